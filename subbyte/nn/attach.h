@@ -1,0 +1,27 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "subbyte/nn/precision.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace subbyte::nn {
+
+// Finds every nn::Linear of a model (in the order of named_modules), gives each its ordinal, and connects
+// it to one new precision table. A shared module is one layer, under its first name. Layers whose path
+// ends in one of `keep_high` stay in the recipe `high` and are no candidates.
+std::shared_ptr<Precision> attach_precision(torch::nn::Module& model,
+                                            const std::vector<std::string>& keep_high = {"lm_head"},
+                                            const std::string& high = "bf16");
+
+// Bytes of quantised weight copies that the layers hold now.
+std::int64_t weight_cache_bytes(const torch::nn::Module& model);
+
+}  // namespace subbyte::nn

@@ -1,0 +1,41 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <memory>
+
+#include "subbyte/nn/precision.h"
+#include "subbyte/ops/weight_cache.h"
+
+namespace subbyte::nn {
+
+// Linear layer whose three GEMMs run in the precision of the model's plan. FP32 master weight [N, K].
+// Without attach() it computes in FP32.
+class LinearImpl : public torch::nn::Module {
+public:
+    // The weight is drawn from N(0, init_std^2) with noise addressed by the layer's ordinal once the model
+    // is initialised (nn/init.h); until then it is zero.
+    LinearImpl(std::int64_t in_features, std::int64_t out_features, bool with_bias = false);
+
+    // x: [..., in_features] -> [..., out_features].
+    at::Tensor forward(const at::Tensor& x);
+
+    // Connects the layer to the precision table of its model as layer number `layer`.
+    void attach(std::shared_ptr<Precision> precision, std::uint32_t layer);
+
+    std::int64_t in_features() const { return weight.size(1); }
+    std::int64_t out_features() const { return weight.size(0); }
+
+    at::Tensor weight, bias;
+    ops::WeightCache cache;
+
+private:
+    std::shared_ptr<Precision> precision_;
+    std::uint32_t layer_ = 0;
+};
+TORCH_MODULE(Linear);
+
+}  // namespace subbyte::nn

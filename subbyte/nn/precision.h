@@ -1,0 +1,54 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "subbyte/ops/linear_observer.h"
+#include "subbyte/plan/layer_table.h"
+#include "subbyte/plan/plan.h"
+
+namespace subbyte::nn {
+
+// The one place where a running model learns its precision. Every quantised layer of a model holds a
+// pointer to the same Precision and asks it at each forward pass; changing the plan is a table update
+// between two steps and touches no weight.
+class Precision {
+public:
+    // Adds a layer; its ordinal addresses noise and is what observers see. Error kUsage when the name is
+    // taken.
+    std::uint32_t add_layer(plan::LayerInfo info);
+
+    const plan::LayerTable& table() const { return table_; }
+    std::uint32_t layer_index(const std::string& name) const;  // Error kUsage with the nearest name
+    // Rows of X of one optimizer step; filled by the layers as they run.
+    void set_tokens(std::uint32_t layer, std::int64_t tokens) { table_[layer].tokens = tokens; }
+    // A layer that is no candidate keeps the recipe `fixed` (head, excluded layers).
+    void fix_layer(std::uint32_t layer, const std::string& recipe);
+
+    // Puts a plan in force. Layers that are fixed keep their recipe. Error kUsage for unknown recipes or
+    // layers; the old plan then stays.
+    void set_plan(const plan::Plan& plan);
+    const plan::Plan& plan() const { return plan_; }
+    std::shared_ptr<const plan::Recipe> recipe(std::uint32_t layer) const { return recipes_[layer]; }
+
+    // Noise address parts of the step that is being computed.
+    std::uint64_t seed = 0;
+    std::uint32_t step = 0;
+    int micro_batch = 0;
+
+    ops::LinearObserver* observer = nullptr;
+
+private:
+    plan::LayerTable table_;
+    plan::Plan plan_ = {.method = "uniform", .fallback = "fp32", .layers = {}};
+    std::vector<std::shared_ptr<const plan::Recipe>> recipes_;
+    std::vector<std::string> fixed_;  // recipe name of layers that are no candidates, else empty
+    std::unordered_map<std::string, std::uint32_t> index_;
+};
+
+}  // namespace subbyte::nn

@@ -1,0 +1,145 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/ops/linear.h"
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include "subbyte/core/error.h"
+#include "subbyte/ops/noise_role.h"
+
+namespace subbyte::ops {
+namespace {
+
+using plan::Slot;
+
+NoiseAddress address(const LinearContext& c, Slot slot, Operand operand, bool weight = false) {
+    return {c.seed, c.step, c.layer, noise_role(slot, operand, weight ? 0 : c.micro_batch)};
+}
+
+// The quantised weight: W along K for fprop, W^T along N for dgrad.
+QuantizedTensor quantized_weight(const at::Tensor& w, const LinearContext& c, Slot slot) {
+    const bool transposed = slot == Slot::kDgrad;
+    const formats::QuantSpec& spec = (*c.recipe)[slot].b;
+    const NoiseAddress noise = address(c, slot, Operand::kB, true);
+    if (c.cache != nullptr) return c.cache->get(w, transposed, spec, noise);
+    return quantize(transposed ? w.detach().t() : w.detach(), spec, noise);
+}
+
+class LinearBackward : public torch::autograd::Node {
+public:
+    LinearContext context;
+    QuantizedTensor x_wgrad;  // X^T packed along T
+    at::Tensor weight;        // the parameter itself (no copy)
+    std::uint32_t weight_version = 0;
+    bool needs_dx = false, needs_dw = false;
+
+    std::string name() const override { return "SubbyteLinearBackward"; }
+
+    void release_variables() override {
+        x_wgrad = {};
+        weight.reset();
+    }
+
+    torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
+        at::NoGradGuard no_grad;
+        torch::autograd::variable_list result(2);
+        if (!grads[0].defined()) return result;
+        if (!weight.defined()) {
+            throw Error(ErrorCode::kUsage, "backward was called twice through the same linear layer",
+                        "run the forward pass again before the second backward");
+        }
+        if (weight._version() != weight_version) {
+            throw Error(ErrorCode::kUsage,
+                        fmt::format("the weight of linear layer {} was changed between its forward "
+                                    "and backward pass",
+                                    context.layer),
+                        "step the optimizer only after backward");
+        }
+        const std::vector<std::int64_t> shape = grads[0].sizes().vec();
+        const at::Tensor g = grads[0].reshape({-1, weight.size(0)}).contiguous();
+        const plan::Recipe& recipe = *context.recipe;
+        at::Tensor dx, dw;
+        if (needs_dx) {
+            dx = gemm(quantize(g, recipe[Slot::kDgrad].a, address(context, Slot::kDgrad, Operand::kA)),
+                      quantized_weight(weight, context, Slot::kDgrad));
+        }
+        if (needs_dw) {
+            dw = gemm(quantize(g.t(), recipe[Slot::kWgrad].a,
+                               address(context, Slot::kWgrad, Operand::kA)),
+                      x_wgrad);
+        }
+        if (context.observer != nullptr) context.observer->on_backward(context.layer, g, dx, dw);
+        if (dx.defined()) {
+            std::vector<std::int64_t> dx_shape = shape;
+            dx_shape.back() = weight.size(1);
+            result[0] = dx.reshape(dx_shape);
+        }
+        result[1] = dw;
+        return result;
+    }
+};
+
+void check(const at::Tensor& x, const at::Tensor& w) {
+    if (w.dim() != 2 || x.dim() < 1 || x.size(-1) != w.size(1)) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("linear: x has {} dimensions, the last of {}; weight has {} "
+                                "dimensions, the last of {}",
+                                x.dim(), x.dim() > 0 ? x.size(-1) : 0, w.dim(),
+                                w.dim() > 0 ? w.size(-1) : 0),
+                    "x must be [..., K] and weight [N, K]");
+    }
+    if (x.scalar_type() != at::kFloat || w.scalar_type() != at::kFloat) {
+        throw Error(ErrorCode::kUsage, fmt::format("linear: x is {}, weight is {}",
+                                                   c10::toString(x.scalar_type()),
+                                                   c10::toString(w.scalar_type())),
+                    "quantised layers read and write FP32; the recipe chooses the precision inside");
+    }
+}
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearContext& context) {
+    check(x, weight);
+    std::vector<std::int64_t> shape = x.sizes().vec();
+    shape.back() = weight.size(0);
+    const bool record = at::GradMode::is_enabled();
+    const bool needs_dx = record && x.requires_grad();
+    const bool needs_dw = record && weight.requires_grad();
+
+    at::Tensor y;
+    std::shared_ptr<LinearBackward> node;
+    {
+        at::NoGradGuard no_grad;
+        const at::Tensor x2 = x.detach().reshape({-1, weight.size(1)}).contiguous();
+        const plan::Recipe& recipe = *context.recipe;
+        y = gemm(quantize(x2, recipe[Slot::kFprop].a, address(context, Slot::kFprop, Operand::kA)),
+                 quantized_weight(weight, context, Slot::kFprop));
+        if (context.observer != nullptr) {
+            context.observer->on_forward(context.layer, x2, weight.detach(), y);
+        }
+        y = y.reshape(shape);
+        if (needs_dx || needs_dw) {
+            node = std::shared_ptr<LinearBackward>(new LinearBackward(),
+                                                   torch::autograd::deleteNode);
+            node->context = context;
+            node->weight = weight;
+            node->weight_version = weight._version();
+            node->needs_dx = needs_dx;
+            node->needs_dw = needs_dw;
+            if (needs_dw) {
+                node->x_wgrad = quantize(x2.t(), recipe[Slot::kWgrad].b,
+                                         address(context, Slot::kWgrad, Operand::kB));
+            }
+        }
+    }
+    if (node) {
+        node->set_next_edges(torch::autograd::collect_next_edges(x, weight));
+        torch::autograd::set_history(y, node);
+    }
+    return y;
+}
+
+}  // namespace subbyte::ops

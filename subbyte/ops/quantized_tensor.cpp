@@ -1,0 +1,122 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/ops/quantized_tensor.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include "subbyte/core/error.h"
+#include "subbyte/kernels/quantize/quantize.h"
+#include "subbyte/ops/dense_matmul.h"
+#include "subbyte/ops/threads.h"
+
+namespace subbyte::ops {
+namespace {
+
+bool is_bf16(const formats::QuantSpec& spec) {
+    return spec.element != nullptr && !spec.is_scaled() && spec.element->bits == 16;
+}
+
+QuantizedTensor contiguous(QuantizedTensor q) {
+    q.codes = q.codes.contiguous();
+    return q;
+}
+
+at::TensorOptions options(at::ScalarType type) { return at::TensorOptions().dtype(type); }
+
+}  // namespace
+
+std::int64_t QuantizedTensor::bytes() const {
+    std::int64_t total = 0;
+    for (const at::Tensor* t : {&codes, &scales, &global_scale}) {
+        if (t->defined()) total += static_cast<std::int64_t>(t->nbytes());
+    }
+    return total;
+}
+
+formats::PackedView QuantizedTensor::view() const {
+    TORCH_INTERNAL_ASSERT(codes.is_contiguous());
+    formats::PackedView view;
+    view.codes = static_cast<std::uint8_t*>(codes.mutable_data_ptr());
+    if (scales.defined()) {
+        if (spec.scale == formats::ScaleFormat::kFp32) {
+            view.scales_f32 = scales.mutable_data_ptr<float>();
+        } else {
+            view.scale_codes = scales.mutable_data_ptr<std::uint8_t>();
+        }
+    }
+    if (global_scale.defined()) view.global_scale = global_scale.mutable_data_ptr<float>();
+    return view;
+}
+
+QuantizedTensor quantize(const at::Tensor& x, const formats::QuantSpec& spec,
+                         const NoiseAddress& noise) {
+    if (x.dim() != 2 || x.scalar_type() != at::kFloat) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("quantize: a 2-D FP32 tensor is needed, got {} dimensions of {}",
+                                x.dim(), c10::toString(x.scalar_type())));
+    }
+    use_torch_threads();
+    QuantizedTensor q;
+    q.spec = spec;
+    q.rows = x.size(0);
+    q.cols = x.size(1);
+    if (spec.is_fp32()) {
+        q.codes = x.detach();
+        return q;
+    }
+    if (is_bf16(spec) && !spec.stochastic()) {
+        q.codes = x.detach().to(at::kBFloat16);
+        return q;
+    }
+    q.codes = is_bf16(spec)
+                  ? at::empty({q.rows, q.cols}, options(at::kBFloat16))
+                  : at::empty({q.rows, formats::row_bytes(spec, q.cols)}, options(at::kByte));
+    if (spec.is_scaled()) {
+        const formats::TileGrid grid(spec.tile, q.rows, q.cols);
+        q.scales = at::empty({grid.grid_rows, grid.grid_cols},
+                             options(spec.scale == formats::ScaleFormat::kFp32 ? at::kFloat
+                                                                               : at::kByte));
+    }
+    if (spec.second_level) q.global_scale = at::empty({}, options(at::kFloat));
+    const formats::MatrixView source{x.const_data_ptr<float>(), q.rows, q.cols, x.stride(0),
+                                     x.stride(1)};
+    kernels::quantize(source, spec, noise, q.view());
+    return q;
+}
+
+at::Tensor dequantize(const QuantizedTensor& q) {
+    if (q.spec.is_fp32()) return q.codes;
+    if (q.codes.scalar_type() == at::kBFloat16) return q.codes.to(at::kFloat);
+    use_torch_threads();
+    at::Tensor out = at::empty({q.rows, q.cols}, options(at::kFloat));
+    kernels::dequantize(q.view(), q.spec, q.rows, q.cols, out.mutable_data_ptr<float>());
+    return out;
+}
+
+at::Tensor fake_quantize(const at::Tensor& x, const formats::QuantSpec& spec,
+                         const NoiseAddress& noise) {
+    const std::int64_t cols = x.dim() == 0 ? 1 : x.size(-1);
+    const std::int64_t rows = cols == 0 ? 0 : x.numel() / cols;
+    return dequantize(quantize(x.reshape({rows, cols}), spec, noise)).reshape(x.sizes());
+}
+
+at::Tensor gemm(const QuantizedTensor& a, const QuantizedTensor& b) {
+    if (a.cols != b.cols) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("gemm: contraction lengths differ: {}x{} times ({}x{})^T", a.rows,
+                                a.cols, b.rows, b.cols));
+    }
+    if (!a.spec.is_scaled() && !b.spec.is_scaled()) return dense_matmul(a.codes, b.codes);
+    if (a.spec.is_fp32() || b.spec.is_fp32()) return dense_matmul(dequantize(a), dequantize(b));
+    // A BF16 operand beside a packed one may be a transposed view; the packed list reads rows.
+    const QuantizedTensor a_rows = contiguous(a), b_rows = contiguous(b);
+    use_torch_threads();
+    install_dense_matmul();
+    at::Tensor d = at::empty({a.rows, b.rows}, options(at::kFloat));
+    kernels::gemm({a.rows, b.rows, a.cols, a.spec, b.spec},
+                  {a_rows.view(), b_rows.view(), d.mutable_data_ptr<float>()});
+    return d;
+}
+
+}  // namespace subbyte::ops

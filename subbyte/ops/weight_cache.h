@@ -1,0 +1,34 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "subbyte/ops/quantized_tensor.h"
+
+namespace subbyte::ops {
+
+// Quantised copies of one weight, shared by the micro-batches of a step: W packed along K for fprop and
+// W^T packed along N for dgrad. A copy is valid as long as the weight tensor is the same object in the
+// same version (every in-place operation counts the version up) and the spec and noise address are the
+// ones it was made with; otherwise it is made anew. Nothing outlives a change of its source.
+class WeightCache {
+public:
+    const QuantizedTensor& get(const at::Tensor& weight, bool transposed,
+                               const formats::QuantSpec& spec, const NoiseAddress& noise);
+    void clear();
+    std::int64_t bytes() const;
+
+private:
+    struct Entry {
+        QuantizedTensor copy;
+        const void* source = nullptr;
+        std::uint32_t version = 0;
+        NoiseAddress noise;
+    };
+    Entry entries_[2];  // [transposed]
+};
+
+}  // namespace subbyte::ops
