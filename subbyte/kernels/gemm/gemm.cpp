@@ -1,0 +1,119 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/kernels/gemm/gemm.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "subbyte/core/aligned_buffer.h"
+#include "subbyte/core/error.h"
+#include "subbyte/core/parallel.h"
+#include "subbyte/kernels/gemm/gemm_report.h"
+#include "subbyte/kernels/quantize/quantize.h"
+
+namespace subbyte::kernels {
+namespace {
+
+using formats::PackedView;
+using formats::QuantSpec;
+
+DenseMatmul& dense_matmul() {
+    static DenseMatmul matmul;
+    return matmul;
+}
+
+// The operand as dense floats: in place when it is not quantised, else decoded into `buffer`.
+const float* decoded(const PackedView& operand, const QuantSpec& spec, std::int64_t rows,
+                     std::int64_t cols, AlignedBuffer<float>& buffer) {
+    if (spec.is_fp32()) return reinterpret_cast<const float*>(operand.codes);
+    float* const values = buffer.reserve(static_cast<std::size_t>(rows * cols));
+    dequantize(operand, spec, rows, cols, values);
+    return values;
+}
+
+void run_decode_dense(const GemmProblem& p, const GemmOperands& operands) {
+    thread_local AlignedBuffer<float> a_buffer, b_buffer;
+    const float* const a = decoded(operands.a, p.a, p.m, p.k, a_buffer);
+    const float* const b = decoded(operands.b, p.b, p.n, p.k, b_buffer);
+    dense_matmul()(p.m, p.n, p.k, a, b, operands.d);
+}
+
+void run_reference(const GemmProblem& p, const GemmOperands& operands) {
+    thread_local AlignedBuffer<float> a_buffer, b_buffer;
+    float* const a = a_buffer.reserve(static_cast<std::size_t>(p.m * p.k));
+    float* const b = b_buffer.reserve(static_cast<std::size_t>(p.n * p.k));
+    formats::dequantize_reference(operands.a, p.a, p.m, p.k, a);
+    formats::dequantize_reference(operands.b, p.b, p.n, p.k, b);
+    float* const d = operands.d;
+    parallel_for(p.m, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+            for (std::int64_t j = 0; j < p.n; ++j) {
+                double sum = 0.0;
+                for (std::int64_t l = 0; l < p.k; ++l) {
+                    sum += static_cast<double>(a[i * p.k + l]) * static_cast<double>(b[j * p.k + l]);
+                }
+                d[i * p.n + j] = static_cast<float>(sum);
+            }
+        }
+    });
+}
+
+Refusal refuse_decode_dense(const GemmProblem&) {
+    return dense_matmul() ? "" : "no dense matmul is installed (set_dense_matmul)";
+}
+
+Refusal accept_any(const GemmProblem&) { return {}; }
+
+using GemmKernel = Kernel<GemmProblem, void (*)(const GemmProblem&, const GemmOperands&)>;
+
+constexpr std::array<GemmKernel, 2> kKernels{{
+    {"decode_dense", Isa::kReference, refuse_decode_dense, run_decode_dense},
+    {"reference", Isa::kReference, accept_any, run_reference},
+}};
+
+std::span<const GemmKernel> kernels() { return kKernels; }
+
+void check_operand(std::string_view name, const PackedView& view, const QuantSpec& spec) {
+    const bool scales = spec.scale == formats::ScaleFormat::kFp32   ? view.scales_f32 != nullptr
+                        : spec.scale == formats::ScaleFormat::kNone ? true
+                                                                    : view.scale_codes != nullptr;
+    if (view.codes == nullptr || !scales) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("gemm: operand {} ({}) has no {}", name, formats::to_string(spec),
+                                view.codes == nullptr ? "codes" : "scales"));
+    }
+}
+
+void check(const GemmProblem& p, const GemmOperands& operands) {
+    if (p.m < 0 || p.n < 0 || p.k < 0) {
+        throw Error(ErrorCode::kUsage, fmt::format("gemm: negative size {} x {} x {}", p.m, p.n, p.k));
+    }
+    if (p.m == 0 || p.n == 0) return;
+    if (operands.d == nullptr) throw Error(ErrorCode::kUsage, "gemm: the result has no memory");
+    if (p.k == 0) return;
+    check_operand("A", operands.a, p.a);
+    check_operand("B", operands.b, p.b);
+}
+
+}  // namespace
+
+void set_dense_matmul(DenseMatmul matmul) { dense_matmul() = std::move(matmul); }
+
+GemmRun gemm(const GemmProblem& problem, const GemmOperands& operands) {
+    check(problem, operands);
+    const GemmKernel& kernel = choose("gemm", kernels(), problem);
+    const GemmRun run{kernel.name, false};
+    if (problem.m > 0 && problem.n > 0) kernel.run(problem, operands);
+    count_gemm(problem.a, problem.b, run,
+               static_cast<double>(problem.m) * static_cast<double>(problem.n) *
+                   static_cast<double>(problem.k));
+    return run;
+}
+
+std::vector<Candidate> explain_gemm(const GemmProblem& problem) {
+    return explain("gemm", kernels(), problem);
+}
+
+}  // namespace subbyte::kernels

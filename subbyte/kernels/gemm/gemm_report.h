@@ -1,0 +1,32 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "subbyte/formats/spec.h"
+
+namespace subbyte::kernels {
+
+struct GemmRun;
+
+// How often one kernel ran for one pair of specs.
+struct GemmCount {
+    formats::QuantSpec a, b;
+    std::string_view kernel;
+    bool native = false;
+    std::int64_t runs = 0;
+    double multiply_adds = 0.0;  // M * N * K, summed over the runs
+};
+
+// All counts of this process since the last reset, in the order of first appearance. Safe from any thread.
+std::vector<GemmCount> gemm_report();
+void reset_gemm_report();
+
+// Called by gemm().
+void count_gemm(const formats::QuantSpec& a, const formats::QuantSpec& b, const GemmRun& run,
+                double multiply_adds);
+
+}  // namespace subbyte::kernels

@@ -1,0 +1,89 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/kernels/quantize/quantize.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "subbyte/core/error.h"
+
+namespace subbyte::kernels {
+namespace {
+
+using formats::MatrixView;
+using formats::PackedView;
+using formats::QuantSpec;
+using formats::ScaleFormat;
+
+struct QuantizeProblem {
+    QuantSpec spec;
+    bool transposed_source = false;
+};
+
+using QuantizeKernel = Kernel<QuantizeProblem, void (*)(const MatrixView&, const QuantSpec&,
+                                                        const NoiseAddress&, const PackedView&)>;
+using DequantizeKernel = Kernel<QuantSpec, void (*)(const PackedView&, const QuantSpec&, std::int64_t,
+                                                    std::int64_t, float*)>;
+
+constexpr std::array<QuantizeKernel, 1> kQuantize{{
+    {"reference", Isa::kReference, [](const QuantizeProblem&) { return Refusal{}; },
+     formats::quantize_reference},
+}};
+
+constexpr std::array<DequantizeKernel, 1> kDequantize{{
+    {"reference", Isa::kReference, [](const QuantSpec&) { return Refusal{}; },
+     formats::dequantize_reference},
+}};
+
+std::span<const QuantizeKernel> quantize_kernels() { return kQuantize; }
+std::span<const DequantizeKernel> dequantize_kernels() { return kDequantize; }
+
+void check(std::string_view op, const QuantSpec& spec, std::int64_t rows, std::int64_t cols,
+           const PackedView& packed, const void* values) {
+    constexpr std::int64_t kMostElements = std::int64_t{1} << 51;
+    if (rows < 0 || cols < 0 || (cols > 0 && rows >= kMostElements / cols)) {
+        throw Error(ErrorCode::kUsage, fmt::format("{}: impossible shape {} x {}", op, rows, cols));
+    }
+    if (rows == 0 || cols == 0) return;
+    const bool scales = spec.scale == ScaleFormat::kFp32   ? packed.scales_f32 != nullptr
+                        : spec.scale == ScaleFormat::kNone ? true
+                                                           : packed.scale_codes != nullptr;
+    if (values == nullptr || packed.codes == nullptr || !scales) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("{}: {} x {} as {} without memory for {}", op, rows, cols,
+                                formats::to_string(spec),
+                                values == nullptr         ? "the values"
+                                : packed.codes == nullptr ? "the codes"
+                                                          : "the scales"));
+    }
+    if (spec.second_level && packed.global_scale == nullptr) {
+        throw Error(ErrorCode::kUsage, fmt::format("{}: {} without memory for the second level", op,
+                                                   formats::to_string(spec)));
+    }
+}
+
+}  // namespace
+
+void quantize(const MatrixView& source, const QuantSpec& spec, const NoiseAddress& noise,
+              const PackedView& packed) {
+    check("quantize", spec, source.rows, source.cols, packed, source.data);
+    const QuantizeProblem problem{spec, source.col_stride != 1};
+    choose("quantize", quantize_kernels(), problem).run(source, spec, noise, packed);
+}
+
+void dequantize(const PackedView& packed, const QuantSpec& spec, std::int64_t rows,
+                std::int64_t cols, float* out) {
+    check("dequantize", spec, rows, cols, packed, out);
+    choose("dequantize", dequantize_kernels(), spec).run(packed, spec, rows, cols, out);
+}
+
+std::vector<Candidate> explain_quantize(const QuantSpec& spec, bool transposed_source) {
+    return explain("quantize", quantize_kernels(), {spec, transposed_source});
+}
+
+std::vector<Candidate> explain_dequantize(const QuantSpec& spec) {
+    return explain("dequantize", dequantize_kernels(), spec);
+}
+
+}  // namespace subbyte::kernels

@@ -1,0 +1,26 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "subbyte/formats/quantize_reference.h"
+#include "subbyte/kernels/kernel_list.h"
+
+namespace subbyte::kernels {
+
+// Ordered list of quantise kernels (newest instruction set first, the reference last). All of them give
+// the bits of formats::quantize_reference, for any thread count. Error kUsage for negative sizes, missing
+// pointers, or 2^51 elements and more (the noise of stochastic rounding is addressed by element).
+void quantize(const formats::MatrixView& source, const formats::QuantSpec& spec,
+              const NoiseAddress& noise, const formats::PackedView& packed);
+
+// Same for the inverse. `out` is rows x cols, contiguous.
+void dequantize(const formats::PackedView& packed, const formats::QuantSpec& spec,
+                std::int64_t rows, std::int64_t cols, float* out);
+
+// Which kernels exist for this spec, which one runs here, and why the others do not.
+std::vector<Candidate> explain_quantize(const formats::QuantSpec& spec, bool transposed_source);
+std::vector<Candidate> explain_dequantize(const formats::QuantSpec& spec);
+
+}  // namespace subbyte::kernels
