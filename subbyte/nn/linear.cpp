@@ -21,6 +21,8 @@ LinearImpl::LinearImpl(std::int64_t in_features, std::int64_t out_features, bool
     if (with_bias) bias = register_parameter("bias", at::zeros({out_features}));
 }
 
+LinearImpl::LinearImpl(const at::Tensor& shared_weight) : weight(shared_weight) {}
+
 at::Tensor LinearImpl::forward(const at::Tensor& x) {
     ops::LinearContext context;
     if (precision_) {

@@ -16,9 +16,12 @@ namespace subbyte::nn {
 // Without attach() it computes in FP32.
 class LinearImpl : public torch::nn::Module {
 public:
-    // The weight is drawn from N(0, init_std^2) with noise addressed by the layer's ordinal once the model
-    // is initialised (nn/init.h); until then it is zero.
+    // The weight is zero until nn::initialize() draws it or a checkpoint fills it.
     LinearImpl(std::int64_t in_features, std::int64_t out_features, bool with_bias = false);
+
+    // A layer that multiplies with a weight owned by another module (tied embedding and head). The weight is
+    // not registered here, so it is trained and saved once, under its owner's name.
+    explicit LinearImpl(const at::Tensor& shared_weight);
 
     // x: [..., in_features] -> [..., out_features].
     at::Tensor forward(const at::Tensor& x);

@@ -110,7 +110,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearCon
     const bool needs_dw = record && weight.requires_grad();
 
     at::Tensor y;
-    std::shared_ptr<LinearBackward> node;
+    c10::intrusive_ptr<LinearBackward> node;
     {
         at::NoGradGuard no_grad;
         const at::Tensor x2 = x.detach().reshape({-1, weight.size(1)}).contiguous();
@@ -122,8 +122,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearCon
         }
         y = y.reshape(shape);
         if (needs_dx || needs_dw) {
-            node = std::shared_ptr<LinearBackward>(new LinearBackward(),
-                                                   torch::autograd::deleteNode);
+            node = c10::make_intrusive<LinearBackward>();
             node->context = context;
             node->weight = weight;
             node->weight_version = weight._version();

@@ -1,0 +1,17 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/nn/rms_norm.h"
+
+#include <ATen/ops/ones.h>
+
+#include "subbyte/ops/rms_norm.h"
+
+namespace subbyte::nn {
+
+RmsNormImpl::RmsNormImpl(std::int64_t size, double eps) : eps_(eps) {
+    weight = register_parameter("weight", at::ones({size}));
+}
+
+at::Tensor RmsNormImpl::forward(const at::Tensor& x) { return ops::rms_norm(x, weight, eps_); }
+
+}  // namespace subbyte::nn

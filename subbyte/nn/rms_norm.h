@@ -1,0 +1,22 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+namespace subbyte::nn {
+
+// RMSNorm over the last axis, FP32 (see ops/rms_norm.h). The weight starts at 1.
+class RmsNormImpl : public torch::nn::Module {
+public:
+    RmsNormImpl(std::int64_t size, double eps);
+    at::Tensor forward(const at::Tensor& x);  // [..., size] -> same
+    at::Tensor weight;
+
+private:
+    double eps_;
+};
+TORCH_MODULE(RmsNorm);
+
+}  // namespace subbyte::nn
