@@ -1,0 +1,43 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "subbyte/formats/spec.h"
+#include "subbyte/plan/slot.h"
+
+namespace subbyte::plan {
+
+// The two operands of one GEMM D = A * B^T, each quantised along the contraction axis.
+//   fprop  A = X, B = W      dgrad  A = G, B = W^T      wgrad  A = G^T, B = X^T
+struct SlotRecipe {
+    formats::QuantSpec a, b;
+    friend bool operator==(const SlotRecipe&, const SlotRecipe&) = default;
+};
+
+// How the three GEMMs of a layer are quantised; the unit a plan hands out.
+struct Recipe {
+    std::string name;
+    std::array<SlotRecipe, 3> slots;  // indexed by Slot
+
+    const SlotRecipe& operator[](Slot slot) const { return slots[static_cast<std::size_t>(slot)]; }
+    // Storage bits of the elements of the fprop operands (mean of both): 4, 8, 16 or 32.
+    double element_bits() const;
+    // True when a GEMM operand of `slot` has 4-bit elements on both sides: the share that SNIP's
+    // efficiency counts.
+    bool is_fp4(Slot slot) const;
+    friend bool operator==(const Recipe&, const Recipe&) = default;
+};
+
+// Named recipes: fp32, bf16, fp8, fp4, mxfp8, mxfp4, nvfp4, int8, int4.
+//   fp8 / fp4   X and G 1x128, W 128x128, FP32 scales (SNIP, DeepSeek-V3); fp4: stochastic rounding on G
+//   mx*         1x32 with E8M0/rceil for all operands     nvfp4   1x16, weights 16x16, SR on G
+// Error kUsage with the nearest name when there is none.
+Recipe find_recipe(std::string_view name);
+std::vector<std::string> recipe_names();
+
+}  // namespace subbyte::plan

@@ -1,0 +1,243 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/plan/selection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "subbyte/core/error.h"
+#include "subbyte/plan/cbc_solver.h"
+
+namespace subbyte::plan {
+namespace {
+
+using Item = SelectionProblem::Item;
+
+// Keeps every sum and difference finite.
+constexpr double kLargest = 1e100;
+
+// The target that gains are compared with.
+double tolerant(double target) { return target - 1e-9 * std::abs(target); }
+
+bool usable(const Item& item, std::size_t option) { return std::isfinite(item.cost[option]); }
+
+void check_item(const Item& item, std::size_t index, std::size_t groups) {
+    const std::string name = item.name.empty() ? fmt::format("item {}", index) : item.name;
+    const auto fail = [&](const std::string& what, const char* hint) {
+        throw Error(ErrorCode::kUsage, fmt::format("selection: {}: {}", name, what), hint);
+    };
+    if (item.cost.empty()) fail("has no options", "give every item at least one option");
+    if (item.cost.size() != item.gain.size()) {
+        fail(fmt::format("{} costs but {} gains", item.cost.size(), item.gain.size()),
+             "every option needs one cost and one gain");
+    }
+    if (item.group < 0 || static_cast<std::size_t>(item.group) >= groups) {
+        fail(fmt::format("group {} but there are {} targets", item.group, groups),
+             "groups count from 0, one target each");
+    }
+    bool any = false;
+    for (std::size_t j = 0; j < item.cost.size(); ++j) {
+        if (!(item.cost[j] >= -kLargest) || (usable(item, j) && item.cost[j] > kLargest)) {
+            fail(fmt::format("cost of option {} is {}", j, item.cost[j]),
+                 "a cost is a number below 1e100, or +Inf for an option that must not be chosen");
+        }
+        if (!(item.gain[j] >= 0 && item.gain[j] <= kLargest)) {
+            fail(fmt::format("gain of option {} is {}", j, item.gain[j]),
+                 "a gain is a number from 0 to 1e100");
+        }
+        any = any || usable(item, j);
+    }
+    if (!any) fail("every option costs +Inf", "leave at least one option that may be chosen");
+}
+
+// Checks the problem and returns the largest reachable gain per group.
+std::vector<double> checked_best_gain(const SelectionProblem& problem) {
+    for (std::size_t g = 0; g < problem.target.size(); ++g) {
+        if (!(std::abs(problem.target[g]) <= kLargest)) {
+            throw Error(ErrorCode::kUsage,
+                        fmt::format("selection: target of group {} is {}", g, problem.target[g]),
+                        "targets are numbers below 1e100");
+        }
+    }
+    std::vector<double> best(problem.target.size(), 0.0);
+    for (std::size_t i = 0; i < problem.items.size(); ++i) {
+        const Item& item = problem.items[i];
+        check_item(item, i, problem.target.size());
+        double most = 0;
+        for (std::size_t j = 0; j < item.cost.size(); ++j) {
+            if (usable(item, j)) most = std::max(most, item.gain[j]);
+        }
+        best[static_cast<std::size_t>(item.group)] += most;
+    }
+    return best;
+}
+
+bool reachable(const SelectionProblem& problem, const std::vector<double>& best_gain) {
+    for (std::size_t g = 0; g < problem.target.size(); ++g) {
+        if (best_gain[g] < tolerant(problem.target[g])) return false;
+    }
+    return true;
+}
+
+// Fills objective and gains from the choice.
+void recompute(const SelectionProblem& problem, Selection& selection) {
+    selection.objective = 0;
+    selection.gain.assign(problem.target.size(), 0.0);
+    for (std::size_t i = 0; i < problem.items.size(); ++i) {
+        const Item& item = problem.items[i];
+        const auto j = static_cast<std::size_t>(selection.choice[i]);
+        selection.objective += item.cost[j];
+        selection.gain[static_cast<std::size_t>(item.group)] += item.gain[j];
+    }
+}
+
+// Options worth taking: each cheaper than every option with as much gain or more. Cheapest first.
+std::vector<std::size_t> efficient_options(const Item& item) {
+    std::vector<std::size_t> order(item.cost.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return item.gain[a] != item.gain[b] ? item.gain[a] > item.gain[b]
+                                            : item.cost[a] < item.cost[b];
+    });
+    std::vector<std::size_t> kept;
+    double least = std::numeric_limits<double>::infinity();
+    for (const std::size_t j : order) {
+        if (item.cost[j] >= least) continue;
+        least = item.cost[j];
+        kept.push_back(j);
+    }
+    std::reverse(kept.begin(), kept.end());
+    return kept;
+}
+
+struct GroupResult {
+    bool found = true, proven = true;
+    double excess = 0;  // how much cheaper the optimum of this group may be
+};
+
+// Chooses for the items of one group: every item starts with its cheapest option, and the solver buys
+// the upgrades that are needed to reach the target.
+GroupResult solve_group(const SelectionProblem& problem, std::size_t group, double seconds, double gap,
+                        std::vector<int>& choice) {
+    CoverProblem cover;
+    std::vector<std::size_t> option_of_column, item_of_set;
+    double start_gain = 0;
+    for (std::size_t i = 0; i < problem.items.size(); ++i) {
+        const Item& item = problem.items[i];
+        if (static_cast<std::size_t>(item.group) != group) continue;
+        const std::vector<std::size_t> options = efficient_options(item);
+        const std::size_t base = options.front();
+        choice[i] = static_cast<int>(base);
+        start_gain += item.gain[base];
+        for (std::size_t o = 1; o < options.size(); ++o) {
+            const std::size_t j = options[o];
+            cover.columns.push_back({static_cast<int>(item_of_set.size()),
+                                     item.cost[j] - item.cost[base], item.gain[j] - item.gain[base]});
+            option_of_column.push_back(j);
+        }
+        if (options.size() > 1) item_of_set.push_back(i);
+    }
+    cover.sets = static_cast<int>(item_of_set.size());
+    cover.need = tolerant(problem.target[group]) - start_gain;
+    if (cover.need <= 0) return {};
+
+    const CoverSolution solution = solve_cover(cover, seconds, gap);
+    if (!solution.found) return {.found = false, .proven = false};
+    for (std::size_t s = 0; s < item_of_set.size(); ++s) {
+        if (solution.taken[s] < 0) continue;
+        choice[item_of_set[s]] =
+            static_cast<int>(option_of_column[static_cast<std::size_t>(solution.taken[s])]);
+    }
+    return {.found = true, .proven = solution.proven, .excess = solution.cost - solution.bound};
+}
+
+}  // namespace
+
+std::string_view status_name(SelectionStatus status) {
+    switch (status) {
+        case SelectionStatus::kOptimal: return "optimal";
+        case SelectionStatus::kFeasible: return "time limit";
+        case SelectionStatus::kNoSolution: return "no solution";
+        case SelectionStatus::kInfeasible: return "infeasible";
+    }
+    return "unknown";
+}
+
+Selection solve_selection(const SelectionProblem& problem, const SelectionLimits& limits) {
+    if (!(limits.seconds > 0) || !(limits.gap >= 0 && limits.gap < 1)) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("selection: time limit {} s, gap {}", limits.seconds, limits.gap),
+                    "the time limit is positive, the gap lies in [0, 1)");
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const auto elapsed = [&] {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    Selection selection;
+    selection.best_gain = checked_best_gain(problem);
+    if (!reachable(problem, selection.best_gain)) {
+        selection.status = SelectionStatus::kInfeasible;
+        selection.seconds = elapsed();
+        return selection;
+    }
+    std::vector<int> choice(problem.items.size(), 0);
+    bool found = true, proven = true;
+    double excess = 0;
+    for (std::size_t g = 0; g < problem.target.size() && found; ++g) {
+        const double share =
+            (limits.seconds - elapsed()) / static_cast<double>(problem.target.size() - g);
+        const GroupResult group = solve_group(problem, g, share, limits.gap, choice);
+        found = group.found;
+        proven = proven && group.proven;
+        excess += group.excess;
+    }
+    if (found) {
+        selection.choice = std::move(choice);
+        recompute(problem, selection);
+        selection.gap = std::max(0.0, excess) / std::max(1e-12, std::abs(selection.objective));
+        selection.status = proven ? SelectionStatus::kOptimal : SelectionStatus::kFeasible;
+    }
+    selection.seconds = elapsed();
+    return selection;
+}
+
+Selection enumerate_selection(const SelectionProblem& problem) {
+    Selection best;
+    best.best_gain = checked_best_gain(problem);
+    double choices = 1;
+    for (const Item& item : problem.items) choices *= static_cast<double>(item.cost.size());
+    if (choices > 4194304.0) {
+        throw Error(ErrorCode::kUsage, fmt::format("selection: {:.3g} choices to enumerate", choices),
+                    "at most 2^22; use solve_selection");
+    }
+    best.status = SelectionStatus::kInfeasible;
+    Selection trial;
+    trial.choice.assign(problem.items.size(), 0);
+    while (true) {
+        recompute(problem, trial);
+        bool allowed = std::isfinite(trial.objective);
+        for (std::size_t g = 0; g < problem.target.size(); ++g) {
+            allowed = allowed && trial.gain[g] >= tolerant(problem.target[g]);
+        }
+        if (allowed && (best.choice.empty() || trial.objective < best.objective)) {
+            best.choice = trial.choice;
+            best.objective = trial.objective;
+            best.gain = trial.gain;
+            best.status = SelectionStatus::kOptimal;
+        }
+        // Next choice, counting like an odometer.
+        std::size_t i = 0;
+        for (; i < problem.items.size(); ++i) {
+            if (++trial.choice[i] < static_cast<int>(problem.items[i].cost.size())) break;
+            trial.choice[i] = 0;
+        }
+        if (i == problem.items.size()) return best;
+    }
+}
+
+}  // namespace subbyte::plan
