@@ -18,15 +18,15 @@ namespace {
 // CBC keeps a few counters in global variables.
 std::mutex solver_mutex;
 
-// The solver works with absolute tolerances, so both scales are fixed: the need becomes kNeed, and the
-// optimum at least kCost. With tolerances of 1e-9 that is 1e-11 of either.
+// The solver works with absolute tolerances, so both scales are fixed: the need becomes kNeed, and
+// the optimum at least kCost. With tolerances of 1e-9 that is 1e-11 of either.
 constexpr double kNeed = 100.0;
 constexpr double kCost = 100.0;
 constexpr double kTolerance = 1e-9;
 
-// Where the optimal cost lies, without search. Columns are admitted cheapest first until they cover the
-// need: every solution holds a column at least as dear as the last one admitted, and the largest admitted
-// column of every set is a solution.
+// Where the optimal cost lies, without search. Columns are admitted cheapest first until they cover
+// the need: every solution holds a column at least as dear as the last one admitted, and the
+// largest admitted column of every set is a solution.
 struct CostRange {
     double least = 0, most = 0;
 };
@@ -103,7 +103,8 @@ void exclude(OsiClpSolverInterface& lp, const std::vector<int>& taken) {
         ++count;
     }
     CoinPackedVector row;
-    for (int j = 0; j < lp.getNumCols(); ++j) row.insert(j, coefficients[static_cast<std::size_t>(j)]);
+    for (int j = 0; j < lp.getNumCols(); ++j)
+        row.insert(j, coefficients[static_cast<std::size_t>(j)]);
     lp.addRow(row, -lp.getInfinity(), count - 1.0);
 }
 
@@ -174,7 +175,8 @@ CoverSolution solve_cover(const CoverProblem& problem, double seconds, double ga
         solution.found = true;
         solution.taken = std::move(taken);
         solution.cost = cost;
-        // A bound above the solution is rounding (or nonsense): the solution itself is the better one.
+        // A bound above the solution is rounding (or nonsense): the solution itself is the better
+        // one.
         solution.bound = std::min(solution.bound, cost);
         const auto agrees = [&](double value) { return std::abs(value - cost) <= 1e-6 * cost; };
         const int stopped_by = model.secondaryStatus();  // 0: nothing, 2: the gap

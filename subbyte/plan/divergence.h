@@ -21,14 +21,29 @@ struct Divergence {
 };
 
 // divergences[layer][recipe], recipes in the order given. Reconstruction of SNIP's two measures
-// (forward loss divergence; backward weight divergence through the optimizer's own state) from norms:
+// (arXiv 2602.01410: forward loss divergence; backward weight divergence through the optimizer's
+// own state) from norms, errors taken as independent and of zero mean:
 //   direct    |a|^2 = (|E_G|^2 |X|^2 + |G|^2 |E_X|^2) / T                      error of dW_l itself
-//   backward  |b|^2 = (|E_G|^2 |W|^2 + |G|^2 |E_W|^2) / N, carried by backward[l][k] to earlier layers
-//   forward   |E_Y|^2 = (|E_X|^2 |W|^2 + |X|^2 |E_W|^2) / K, carried by forward[l][k] to all layers
+//   backward  |b|^2 = (|E_G|^2 |W|^2 + |G|^2 |E_W|^2) / N, carried by backward[l][k] to earlier
+//   layers forward   |E_Y|^2 = (|E_X|^2 |W|^2 + |X|^2 |E_W|^2) / K, carried by forward[l][k] to all
+//   layers |dg_k|^2  = [k = l] |a|^2 + [k < l] (backward[l][k] |b|)^2 + (forward[l][k] |E_Y|)^2
 //   |W'_k - W_k| ~ |J_k| |dg_k| / sqrt(numel_k)
-// A layer whose statistics are zero costs 0. Error kDiverged names the layer with a non-finite number.
+// The baseline is BF16: recipes that quantise nothing below it (bf16, fp32) cost 0. A layer whose
+// statistics are zero (frozen, or not reached in the measured step) costs 0, and gains that were
+// not measured (empty) count as 0. Layers that are no candidates cost 0 too; they still count as
+// layers that an error reaches. Errors: kUsage for an unknown recipe and for one that was not
+// measured (names layer and recipe); kDiverged names the layer with a non-finite number.
 std::vector<std::vector<Divergence>> estimate_divergence(const ModelStatistics& statistics,
                                                          const std::vector<std::string>& recipes,
                                                          LossEstimator estimator);
+
+// Error norms of a layer under a recipe: all 0 for a recipe that quantises nothing below BF16.
+// Error kUsage when they were not measured, kDiverged when one is not finite.
+LayerStatistics::Errors quantisation_errors(const LayerStatistics& layer,
+                                            const std::string& layer_name,
+                                            const std::string& recipe);
+
+// Nothing was measured in this layer: it is frozen or no data reached it.
+bool is_unmeasured(const LayerStatistics& layer);
 
 }  // namespace subbyte::plan

@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include <array>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 #include "subbyte/plan/layer_table.h"
 #include "subbyte/plan/recipe.h"
@@ -17,7 +15,7 @@ namespace subbyte::plan {
 // Precision of every layer: recipe names per GEMM slot. Pure data; a running model reads it through
 // nn::Precision. Layers that are not listed use `fallback`.
 struct Plan {
-    std::string method = "uniform";   // what made it: "uniform", "snip", "random", "given", ...
+    std::string method = "uniform";  // what made it: "uniform", "snip", "random", "given", ...
     std::string fallback = "bf16";
     std::map<std::string, std::array<std::string, 3>> layers;
 
@@ -26,20 +24,24 @@ struct Plan {
     friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// Every candidate layer of the table gets `recipe`, all others "bf16".
+// Every candidate layer of the table gets `recipe`, all others "bf16". Error kUsage for an unknown
+// recipe.
 Plan uniform_plan(const LayerTable& table, const std::string& recipe);
 
 // Share of the candidate layers' GEMM FLOPs whose operands are 4-bit: SNIP's efficiency.
 double fp4_share(const Plan& plan, const LayerTable& table);
 
-// FLOP-weighted mean element bits over the candidate layers.
+// FLOP-weighted mean element bits over the candidate layers; 0 when there are none.
 double effective_bits(const Plan& plan, const LayerTable& table);
 
 // Number of (layer, slot) pairs in which two plans differ.
 int changed_slots(const Plan& before, const Plan& after, const LayerTable& table);
 
-// JSON form, as saved in checkpoints and plan files. from_json checks every recipe name and, when `table`
-// is given, every layer name. Error kData that names the entry.
+// JSON form, as saved in checkpoints and plan files:
+//   {"version": 1, "method": "snip", "fallback": "bf16",
+//    "layers": {"NAME": "fp4", "NAME": {"fprop": "fp4", "dgrad": "fp8", "wgrad": "bf16"}}}
+// from_json checks every recipe name and, when `table` is given, every layer name. Error kData that
+// names the entry, with the nearest known name.
 nlohmann::json to_json(const Plan& plan);
 Plan plan_from_json(const nlohmann::json& json, const LayerTable* table = nullptr);
 

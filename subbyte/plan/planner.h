@@ -12,34 +12,61 @@
 
 namespace subbyte::plan {
 
+// What a plan must save, as a share of the candidates' GEMM FLOPs.
+enum class Efficiency {
+    kFp4Share,  // FLOPs with 4-bit operands (SNIP). 8 bit saves nothing, so BF16 beats FP8 when
+                // both are options: with this measure name either of them beside FP4, not both
+    kTimeSaved,  // BF16 time saved on ideal hardware, see modelled_speed: 8 bit 1/2, 4 bit 3/4
+};
+
 struct PlannerOptions {
-    std::string method = "snip";                              // see planner_methods()
-    std::vector<std::string> recipes{"bf16", "fp8", "fp4"};   // options of every candidate layer
-    double target = 0.4;                                      // least FP4 FLOP share, 0..1
-    double loss_weight = 1.0, weight_weight = 2.0;            // Q = a * DL + b * DW
+    std::string method = "snip";                             // see planner_methods()
+    std::vector<std::string> recipes{"bf16", "fp8", "fp4"};  // options of every candidate layer
+    double target = 0.4;                                     // least efficiency, 0..1
+    Efficiency efficiency = Efficiency::kFp4Share;
+    double loss_weight = 1.0, weight_weight = 2.0;  // Q = a * DL + b * DW
     LossEstimator estimator = LossEstimator::kNormOnly;
-    bool squared = false;                                     // sum q^2 instead of q
-    std::uint64_t seed = 0;                                   // random
-    SelectionLimits limits;
+    bool squared = false;    // snip: sum Q^2 instead of Q
+    std::uint64_t seed = 0;  // random
+    // 1e-6: far below what the estimates can tell apart, and hard instances still end by
+    // themselves.
+    SelectionLimits limits{.seconds = 10.0, .gap = 1e-6};
 };
 
 // A plan and how it came about.
 struct PlanResult {
-    Plan plan;
+    Plan plan;  // empty, and not to be put in force, when status is kNoSolution
     SelectionStatus status = SelectionStatus::kOptimal;
-    double target = 0;            // what was demanded
-    double reached = 0;           // FP4 share of the plan
-    bool relaxed = false;         // the target could not be reached; the nearest feasible one was taken
-    double predicted_loss = 0, predicted_weight = 0, predicted = 0;  // sums of DL, DW, Q over the plan
+    double target = 0;     // what was demanded
+    double reached = 0;    // efficiency of the plan
+    bool relaxed = false;  // the target could not be reached; the nearest feasible one was taken
+    // Sums of DL, DW and Q over the plan; 0 without statistics.
+    double predicted_loss = 0, predicted_weight = 0, predicted = 0;
     double gap = 0, seconds = 0;
-    std::vector<std::string> notes;   // decisions worth telling (relaxation, time limit)
+    std::vector<std::string>
+        notes;  // decisions worth telling (relaxation, time limit, unmeasured layers)
+
+    // False: the time limit came first and the plan in force stays.
+    bool usable() const { return status != SelectionStatus::kNoSolution; }
 };
 
-std::vector<std::string> planner_methods();  // snip, uniform, random, min-abs-err, min-rel-err, layer-type, layer-id
+// snip, uniform, random, min-abs-err, min-rel-err, layer-type, layer-id
+std::vector<std::string> planner_methods();
 
-// Makes a plan. `statistics` may be empty (no layers) for methods that need none (uniform, random,
-// layer-type, layer-id); the table then counts. "uniform" gives every candidate the option with the
-// fewest bits.
+// Makes a plan that gives every candidate of the table one of the recipes.
+//   snip          least sum of Q over the layers under the budget
+//   min-abs-err   the same with |E_X| + |E_W| + |E_G|
+//   min-rel-err   the same with |E_X|/|X| + |E_W|/|W| + |E_G|/|G|
+//   random, layer-type, layer-id   fixed orders (baselines.h): layers change from the least to the
+//   most
+//                 efficient recipe in that order until the budget is reached
+//   uniform       the recipe with the fewest bits everywhere
+// With several pipeline stages every stage must reach the target by itself (its share of the work
+// times the target). A target beyond reach is relaxed, stage by stage, to the largest that can be
+// reached. `statistics` may be empty (no layers) for uniform, random, layer-type and layer-id; its
+// layers are found by name, and shapes, candidates and stages are those of `table`. Errors: kUsage
+// for unknown methods or recipes, numbers out of range and missing statistics; kDiverged for
+// non-finite statistics.
 PlanResult make_plan(const LayerTable& table, const ModelStatistics& statistics,
                      const PlannerOptions& options);
 

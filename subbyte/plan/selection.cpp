@@ -120,10 +120,10 @@ struct GroupResult {
     double excess = 0;  // how much cheaper the optimum of this group may be
 };
 
-// Chooses for the items of one group: every item starts with its cheapest option, and the solver buys
-// the upgrades that are needed to reach the target.
-GroupResult solve_group(const SelectionProblem& problem, std::size_t group, double seconds, double gap,
-                        std::vector<int>& choice) {
+// Chooses for the items of one group: every item starts with its cheapest option, and the solver
+// buys the upgrades that are needed to reach the target.
+GroupResult solve_group(const SelectionProblem& problem, std::size_t group, double seconds,
+                        double gap, std::vector<int>& choice) {
     CoverProblem cover;
     std::vector<std::size_t> option_of_column, item_of_set;
     double start_gain = 0;
@@ -137,7 +137,8 @@ GroupResult solve_group(const SelectionProblem& problem, std::size_t group, doub
         for (std::size_t o = 1; o < options.size(); ++o) {
             const std::size_t j = options[o];
             cover.columns.push_back({static_cast<int>(item_of_set.size()),
-                                     item.cost[j] - item.cost[base], item.gain[j] - item.gain[base]});
+                                     item.cost[j] - item.cost[base],
+                                     item.gain[j] - item.gain[base]});
             option_of_column.push_back(j);
         }
         if (options.size() > 1) item_of_set.push_back(i);
@@ -212,7 +213,8 @@ Selection enumerate_selection(const SelectionProblem& problem) {
     double choices = 1;
     for (const Item& item : problem.items) choices *= static_cast<double>(item.cost.size());
     if (choices > 4194304.0) {
-        throw Error(ErrorCode::kUsage, fmt::format("selection: {:.3g} choices to enumerate", choices),
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("selection: {:.3g} choices to enumerate", choices),
                     "at most 2^22; use solve_selection");
     }
     best.status = SelectionStatus::kInfeasible;
