@@ -7,6 +7,7 @@
 #include <array>
 
 #include "subbyte/core/error.h"
+#include "subbyte/kernels/quantize/tiled.h"
 
 namespace subbyte::kernels {
 namespace {
@@ -26,14 +27,32 @@ using QuantizeKernel = Kernel<QuantizeProblem, void (*)(const MatrixView&, const
 using DequantizeKernel = Kernel<QuantSpec, void (*)(const PackedView&, const QuantSpec&, std::int64_t,
                                                     std::int64_t, float*)>;
 
-constexpr std::array<QuantizeKernel, 1> kQuantize{{
-    {"reference", Isa::kReference, [](const QuantizeProblem&) { return Refusal{}; },
-     formats::quantize_reference},
+constexpr auto accept_quantize = [](const QuantizeProblem&) { return Refusal{}; };
+constexpr auto accept_dequantize = [](const QuantSpec&) { return Refusal{}; };
+
+template <const RowOps& (*kOps)()>
+void quantize_with(const MatrixView& source, const QuantSpec& spec, const NoiseAddress& noise,
+                   const PackedView& packed) {
+    quantize_tiled(kOps(), source, spec, noise, packed);
+}
+
+template <const RowOps& (*kOps)()>
+void dequantize_with(const PackedView& packed, const QuantSpec& spec, std::int64_t rows,
+                     std::int64_t cols, float* out) {
+    dequantize_tiled(kOps(), packed, spec, rows, cols, out);
+}
+
+// The vector kernels take every spec and every view.
+constexpr std::array<QuantizeKernel, 3> kQuantize{{
+    {"avx512", Isa::kAvx512, accept_quantize, quantize_with<avx512_row_ops>},
+    {"avx2", Isa::kAvx2, accept_quantize, quantize_with<avx2_row_ops>},
+    {"reference", Isa::kReference, accept_quantize, formats::quantize_reference},
 }};
 
-constexpr std::array<DequantizeKernel, 1> kDequantize{{
-    {"reference", Isa::kReference, [](const QuantSpec&) { return Refusal{}; },
-     formats::dequantize_reference},
+constexpr std::array<DequantizeKernel, 3> kDequantize{{
+    {"avx512", Isa::kAvx512, accept_dequantize, dequantize_with<avx512_row_ops>},
+    {"avx2", Isa::kAvx2, accept_dequantize, dequantize_with<avx2_row_ops>},
+    {"reference", Isa::kReference, accept_dequantize, formats::dequantize_reference},
 }};
 
 std::span<const QuantizeKernel> quantize_kernels() { return kQuantize; }

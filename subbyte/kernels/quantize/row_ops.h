@@ -1,0 +1,74 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "subbyte/core/philox.h"
+
+namespace subbyte::kernels {
+
+// How the elements of one tile are scaled before they are rounded. `kDivide` is x / scale;
+// `kDivideByReciprocal` gives the same bits with multiply-adds where the scale is far from the limits of
+// float32 (see row_ops-inl.h).
+enum class Scaling : std::int32_t { kZero, kMultiply, kDivide, kDivideByReciprocal };
+
+struct TileFactor {
+    float scale = 1.0f;           // divisor
+    float reciprocal = 1.0f;      // multiplier; 1 / scale rounded to nearest
+    float reciprocal_low = 0.0f;  // 1 / scale - reciprocal
+    Scaling scaling = Scaling::kMultiply;
+};
+
+// A stretch of one row: columns [begin, end) of a matrix whose tiles are `tile_cols` wide. Pointers to
+// elements point at column `begin`; pointers to tiles at the tile that holds it.
+struct RowSpan {
+    std::int64_t begin = 0, end = 0;
+    std::int64_t tile_cols = 1;
+    std::int64_t size() const { return end - begin; }
+};
+
+// The inner loops of quantisation and its inverse for one instruction set. Everything around them
+// (tiling, scales, threads) is shared, see tiled.h.
+struct RowOps {
+    // amax[i] = max(amax[i], largest magnitude in tile i of the span), as float bits.
+    void (*amax)(const float* x, const RowSpan& span, std::uint32_t* amax);
+
+    // One code per byte, by element format (index of ElementIndex) and rounding (1: stochastic, with
+    // one noise word per element).
+    using Encode = void (*)(const float* x, const RowSpan& span, const TileFactor* tiles,
+                            const std::uint16_t* noise, std::uint8_t* codes);
+    Encode encode[5][2];
+
+    // Bytes with one 4-bit code each to two codes per byte, first one low. Of an odd count the last high
+    // nibble is 0.
+    void (*pack_nibbles)(const std::uint8_t* codes, std::int64_t count, std::uint8_t* packed);
+
+    // IEEE conversion to bf16; noise == nullptr: nearest even.
+    void (*encode_bf16)(const float* x, std::int64_t count, const std::uint16_t* noise,
+                        std::uint8_t* codes);
+
+    // 16-bit noise of elements [8 * first_block, 8 * (first_block + blocks)); `out` has room for `blocks`
+    // rounded up to a multiple of 16.
+    void (*noise)(const NoiseAddress& address, std::uint64_t first_block, std::int64_t blocks,
+                  std::uint16_t* out);
+
+    // target[r * target_stride + c] = source[c * source_stride + r], rows x cols of the target.
+    void (*transpose)(const float* source, std::int64_t source_stride, std::int64_t rows,
+                      std::int64_t cols, float* target, std::int64_t target_stride);
+
+    // out = (code value * scale of its tile) * global. `row` is the whole row of codes.
+    using Decode = void (*)(const std::uint8_t* row, const RowSpan& span, const float* scales,
+                            float global, float* out);
+    Decode decode[5];
+
+    void (*decode_bf16)(const std::uint8_t* codes, std::int64_t count, float* out);
+};
+
+// Order of RowOps::encode and RowOps::decode; the order of formats::element_formats().
+enum ElementIndex { kE4m3, kE5m2, kE2m1, kInt8, kInt4 };
+
+const RowOps& avx2_row_ops();
+const RowOps& avx512_row_ops();
+
+}  // namespace subbyte::kernels

@@ -1,0 +1,331 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/kernels/quantize/tiled.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "subbyte/core/aligned_buffer.h"
+#include "subbyte/core/float_mode.h"
+#include "subbyte/core/parallel.h"
+#include "subbyte/formats/float_bits.h"
+
+namespace subbyte::kernels {
+namespace {
+
+using formats::MatrixView;
+using formats::PackedView;
+using formats::QuantSpec;
+using formats::ScaleFormat;
+using formats::SecondLevel;
+using formats::TileGrid;
+
+constexpr std::int64_t kChunkColumns = 1024;       // of a row: values, codes and noise stay in L1
+constexpr std::int64_t kChunkElements = 32 * 1024;  // of several rows: values stay in L2
+constexpr std::int64_t kChunkRows = 16;
+constexpr std::int64_t kTransposedRows = 64;  // four cache lines of each source column
+
+// How a matrix is cut into chunks, numbered row-major. With `local` tiles every chunk holds whole tiles;
+// otherwise tiles span chunks and their amax comes from a pass of its own.
+struct Chunking {
+    std::int64_t rows = 1, cols = 1;            // size of a full chunk
+    std::int64_t down = 0, across = 0;          // number of chunks
+    bool local = true;
+
+    Chunking(const MatrixView& source, const QuantSpec& spec, const TileGrid& grid) {
+        const bool transposed = source.col_stride != 1;
+        local = spec.is_scaled() && !spec.second_level && grid.tile_cols <= kChunkColumns &&
+                grid.tile_rows * grid.tile_cols <= 2 * kChunkElements;
+        const std::int64_t least = transposed ? kTransposedRows : kChunkRows;
+        const std::int64_t unit_rows = local ? grid.tile_rows : 1;
+        // Chunks of an even number of columns, so that 4-bit codes start at a byte.
+        const std::int64_t unit_cols = local ? grid.tile_cols * (1 + grid.tile_cols % 2) : 2;
+        rows = unit_rows * std::max<std::int64_t>(1, least / unit_rows);
+        const std::int64_t tall = transposed ? rows : unit_rows;
+        const std::int64_t most = std::min(kChunkColumns, kChunkElements / tall);
+        cols = unit_cols * std::max<std::int64_t>(1, most / unit_cols);
+        down = (source.rows + rows - 1) / rows;
+        across = (source.cols + cols - 1) / cols;
+    }
+    // Enough chunks per task to pay for a thread.
+    std::int64_t grain() const {
+        return std::max<std::int64_t>(1, 2 * kChunkElements / (rows * cols));
+    }
+};
+
+struct Scratch {
+    AlignedBuffer<float> values;
+    AlignedBuffer<std::uint8_t> codes;
+    AlignedBuffer<std::uint16_t> noise;
+    AlignedBuffer<std::uint32_t> amax;
+    AlignedBuffer<TileFactor> tiles;
+};
+
+Scratch& scratch() {
+    thread_local Scratch instance;
+    return instance;
+}
+
+int element_index(const QuantSpec& spec) {
+    return static_cast<int>(spec.element - formats::element_formats().data());
+}
+
+TileFactor tile_factor(const QuantSpec& spec, const formats::TileScale& tile) {
+    constexpr float kNear = 0x1p60f;
+    if (!tile.finite) return {tile.scale, 1.0f, 0.0f, Scaling::kZero};
+    if (spec.scale == ScaleFormat::kUe4m3) return {tile.scale, tile.factor, 0.0f, Scaling::kMultiply};
+    const float scale = tile.factor;
+    const float reciprocal = 1.0f / scale;
+    // A power of two between 2^-127 and 2^127 has an exact reciprocal.
+    if (spec.scale == ScaleFormat::kE8m0) return {scale, reciprocal, 0.0f, Scaling::kMultiply};
+    if (scale > kNear || scale < 1.0f / kNear) return {scale, 1.0f, 0.0f, Scaling::kDivide};
+    const auto low = static_cast<float>(1.0 / static_cast<double>(scale) -
+                                        static_cast<double>(reciprocal));
+    return {scale, reciprocal, low, Scaling::kDivideByReciprocal};
+}
+
+// One call of quantize_tiled.
+class Quantizer {
+public:
+    Quantizer(const RowOps& ops, const MatrixView& source, const QuantSpec& spec,
+              const NoiseAddress& noise, const PackedView& packed)
+        : ops_(ops), source_(source), spec_(spec), noise_(noise), packed_(packed),
+          grid_(spec.tile, source.rows, source.cols), chunks_(source, spec, grid_),
+          stride_(formats::row_bytes(spec, source.cols)) {}
+
+    void run() {
+        if (spec_.is_scaled() && !chunks_.local) find_amax();
+        parallel_for(chunks_.down * chunks_.across, chunks_.grain(),
+                     [this](std::int64_t begin, std::int64_t end) {
+            const IeeeFloatScope exact;
+            for (std::int64_t i = begin; i < end; ++i) quantize_chunk(i);
+        });
+    }
+
+private:
+    struct Chunk {
+        std::int64_t row0, row1, col0, col1;
+        const float* values;  // of (row0, col0)
+        std::int64_t stride;
+        std::int64_t cols() const { return col1 - col0; }
+        const float* row(std::int64_t r) const { return values + (r - row0) * stride; }
+    };
+
+    // The values of a chunk, copied row-major when the source's columns are strided.
+    Chunk load_chunk(std::int64_t index) const {
+        Chunk chunk{};
+        chunk.row0 = index / chunks_.across * chunks_.rows;
+        chunk.col0 = index % chunks_.across * chunks_.cols;
+        chunk.row1 = std::min(source_.rows, chunk.row0 + chunks_.rows);
+        chunk.col1 = std::min(source_.cols, chunk.col0 + chunks_.cols);
+        const float* const first =
+            source_.data + chunk.row0 * source_.row_stride + chunk.col0 * source_.col_stride;
+        if (source_.col_stride == 1) {
+            chunk.values = first;
+            chunk.stride = source_.row_stride;
+            return chunk;
+        }
+        const std::int64_t rows = chunk.row1 - chunk.row0, cols = chunk.cols();
+        chunk.stride = (cols + 15) / 16 * 16;
+        float* const copy = scratch().values.reserve(static_cast<std::size_t>(rows * chunk.stride));
+        if (source_.row_stride == 1) {
+            ops_.transpose(first, source_.col_stride, rows, cols, copy, chunk.stride);
+        } else {
+            for (std::int64_t r = 0; r < rows; ++r) {
+                for (std::int64_t c = 0; c < cols; ++c) {
+                    copy[r * chunk.stride + c] =
+                        first[r * source_.row_stride + c * source_.col_stride];
+                }
+            }
+        }
+        chunk.values = copy;
+        return chunk;
+    }
+
+    // First pass for tiles that span chunks: their amax, and the second level.
+    void find_amax() {
+        amax_.assign(static_cast<std::size_t>(grid_.count()), 0);
+        parallel_for(chunks_.down * chunks_.across, chunks_.grain(),
+                     [this](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) amax_chunk(load_chunk(i));
+        });
+        if (!spec_.second_level) return;
+        std::uint32_t tensor_amax = 0;
+        for (std::uint32_t bits : amax_) {
+            if (bits < formats::kInfinityBits) tensor_amax = std::max(tensor_amax, bits);
+        }
+        const IeeeFloatScope exact;
+        level_ = formats::second_level_scale(*spec_.element, formats::from_bits(tensor_amax));
+        *packed_.global_scale = level_.decode;
+    }
+
+    void amax_chunk(const Chunk& chunk) {
+        const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
+        const std::int64_t first = chunk.col0 / grid_.tile_cols;
+        const std::int64_t count = (chunk.col1 - 1) / grid_.tile_cols - first + 1;
+        std::uint32_t* const local = scratch().amax.reserve(static_cast<std::size_t>(count));
+        for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) {
+            std::fill_n(local, count, 0u);
+            ops_.amax(chunk.row(r), span, local);
+            std::uint32_t* const tiles =
+                amax_.data() + r / grid_.tile_rows * grid_.grid_cols + first;
+            for (std::int64_t i = 0; i < count; ++i) raise(tiles[i], local[i]);
+        }
+    }
+
+    // Chunks of several threads may meet in one tile; the largest does not depend on who comes first.
+    static void raise(std::uint32_t& shared, std::uint32_t value) {
+        std::atomic_ref<std::uint32_t> tile(shared);
+        std::uint32_t seen = tile.load(std::memory_order_relaxed);
+        while (seen < value && !tile.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+        }
+    }
+
+    void quantize_chunk(std::int64_t index) {
+        const Chunk chunk = load_chunk(index);
+        if (!spec_.is_scaled()) {
+            for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) encode_unscaled(chunk, r);
+            return;
+        }
+        for (std::int64_t r = chunk.row0; r < chunk.row1;) {
+            const std::int64_t tile_row = r / grid_.tile_rows;
+            const std::int64_t end = std::min(chunk.row1, (tile_row + 1) * grid_.tile_rows);
+            const TileFactor* const tiles = scale_tiles(chunk, r, end);
+            for (; r < end; ++r) encode_row(chunk, r, tiles);
+        }
+    }
+
+    // Factors of the tiles under rows [begin, end) of the chunk, all of one row of tiles. The chunk that
+    // holds the first element of a tile stores its scale.
+    const TileFactor* scale_tiles(const Chunk& chunk, std::int64_t begin, std::int64_t end) {
+        const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
+        const std::int64_t first = chunk.col0 / grid_.tile_cols;
+        const std::int64_t count = (chunk.col1 - 1) / grid_.tile_cols - first + 1;
+        const std::int64_t tile0 = begin / grid_.tile_rows * grid_.grid_cols + first;
+        const std::uint32_t* amax = amax_.data() + tile0;
+        if (chunks_.local) {
+            std::uint32_t* const local = scratch().amax.reserve(static_cast<std::size_t>(count));
+            std::fill_n(local, count, 0u);
+            for (std::int64_t r = begin; r < end; ++r) ops_.amax(chunk.row(r), span, local);
+            amax = local;
+        }
+        TileFactor* const tiles = scratch().tiles.reserve(static_cast<std::size_t>(count));
+        for (std::int64_t i = 0; i < count; ++i) {
+            const formats::TileScale scale = formats::tile_scale(spec_, amax[i], level_);
+            tiles[i] = tile_factor(spec_, scale);
+            const bool owner = begin % grid_.tile_rows == 0 &&
+                               (i > 0 || chunk.col0 % grid_.tile_cols == 0);
+            if (!owner) continue;
+            if (spec_.scale == ScaleFormat::kFp32) {
+                packed_.scales_f32[tile0 + i] = scale.scale;
+            } else {
+                packed_.scale_codes[tile0 + i] = scale.code;
+            }
+        }
+        return tiles;
+    }
+
+    // Noise of the elements of one row of the chunk; nullptr when rounding needs none.
+    const std::uint16_t* row_noise(const Chunk& chunk, std::int64_t r) const {
+        if (!spec_.stochastic()) return nullptr;
+        const auto element = static_cast<std::uint64_t>(r * source_.cols + chunk.col0);
+        const std::uint64_t block = element / 8;
+        const auto blocks =
+            static_cast<std::int64_t>((element + static_cast<std::uint64_t>(chunk.cols()) + 7) / 8 -
+                                      block);
+        // Whole groups of 16 blocks are written, and whole vectors are read past the last element.
+        const auto room = static_cast<std::size_t>((blocks + 15) / 16 * 128 + 16);
+        std::uint16_t* const words = scratch().noise.reserve(room);
+        ops_.noise(noise_, block, blocks, words);
+        return words + element % 8;
+    }
+
+    void encode_row(const Chunk& chunk, std::int64_t r, const TileFactor* tiles) const {
+        const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
+        const auto encode = ops_.encode[element_index(spec_)][spec_.stochastic() ? 1 : 0];
+        const std::uint16_t* const noise = row_noise(chunk, r);
+        std::uint8_t* const row = packed_.codes + r * stride_;
+        if (spec_.element->bits == 8) {
+            encode(chunk.row(r), span, tiles, noise, row + chunk.col0);
+            return;
+        }
+        std::uint8_t* const codes = scratch().codes.reserve(static_cast<std::size_t>(chunk.cols()));
+        encode(chunk.row(r), span, tiles, noise, codes);
+        ops_.pack_nibbles(codes, chunk.cols(), row + chunk.col0 / 2);
+    }
+
+    void encode_unscaled(const Chunk& chunk, std::int64_t r) const {
+        std::uint8_t* const row = packed_.codes + r * stride_;
+        if (spec_.is_fp32()) {
+            std::memcpy(row + 4 * chunk.col0, chunk.row(r),
+                        static_cast<std::size_t>(4 * chunk.cols()));
+        } else {
+            ops_.encode_bf16(chunk.row(r), chunk.cols(), row_noise(chunk, r), row + 2 * chunk.col0);
+        }
+    }
+
+    const RowOps& ops_;
+    const MatrixView& source_;
+    const QuantSpec& spec_;
+    const NoiseAddress& noise_;
+    const PackedView& packed_;
+    const TileGrid grid_;
+    const Chunking chunks_;
+    const std::int64_t stride_;
+    SecondLevel level_;
+    std::vector<std::uint32_t> amax_;  // of all tiles, when they span chunks
+};
+
+}  // namespace
+
+void quantize_tiled(const RowOps& ops, const MatrixView& source, const QuantSpec& spec,
+                    const NoiseAddress& noise, const PackedView& packed) {
+    if (packed.global_scale != nullptr) *packed.global_scale = 1.0f;
+    if (source.rows == 0 || source.cols == 0) return;
+    Quantizer(ops, source, spec, noise, packed).run();
+}
+
+void dequantize_tiled(const RowOps& ops, const PackedView& packed, const QuantSpec& spec,
+                      std::int64_t rows, std::int64_t cols, float* out) {
+    if (rows == 0 || cols == 0) return;
+    const TileGrid grid(spec.tile, rows, cols);
+    const std::int64_t stride = formats::row_bytes(spec, cols);
+    const float global = spec.second_level ? *packed.global_scale : 1.0f;
+    const std::int64_t grain = std::max<std::int64_t>(1, 2 * kChunkElements / cols);
+    parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+        const IeeeFloatScope exact;
+        std::int64_t decoded_tile_row = -1;
+        float* decoded = nullptr;  // scales of that row of tiles
+        for (std::int64_t r = begin; r < end; ++r) {
+            const std::uint8_t* const row = packed.codes + r * stride;
+            float* const target = out + r * cols;
+            if (!spec.is_scaled()) {
+                if (spec.is_fp32()) {
+                    std::memcpy(target, row, static_cast<std::size_t>(4 * cols));
+                } else {
+                    ops.decode_bf16(row, cols, target);
+                }
+                continue;
+            }
+            const std::int64_t tile0 = r / grid.tile_rows * grid.grid_cols;
+            const float* scales = packed.scales_f32 + tile0;
+            if (spec.scale != ScaleFormat::kFp32) {
+                if (decoded_tile_row != tile0) {
+                    decoded =
+                        scratch().values.reserve(static_cast<std::size_t>(grid.grid_cols));
+                    for (std::int64_t i = 0; i < grid.grid_cols; ++i) {
+                        decoded[i] =
+                            formats::decode_scale(spec.scale, packed.scale_codes[tile0 + i]);
+                    }
+                    decoded_tile_row = tile0;
+                }
+                scales = decoded;
+            }
+            ops.decode[element_index(spec)](row, {0, cols, grid.tile_cols}, scales, global, target);
+        }
+    });
+}
+
+}  // namespace subbyte::kernels

@@ -1,0 +1,450 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every quantise and dequantise kernel of this machine against the reference, bit by bit.
+#include "subbyte/kernels/quantize/quantize.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "subbyte/core/error.h"
+#include "subbyte/core/parallel.h"
+
+namespace subbyte::kernels {
+namespace {
+
+using formats::MatrixView;
+using formats::PackedView;
+using formats::parse_spec;
+using formats::QuantSpec;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kFltMax = std::numeric_limits<float>::max();
+
+// Forces one kernel for quantise and dequantise while it lives.
+class Forced {
+public:
+    explicit Forced(const std::string& name) {
+        force_kernels("quantize=" + name + ",dequantize=" + name);
+    }
+    ~Forced() { force_kernels(""); }
+};
+
+std::vector<std::string> vector_kernels() {
+    std::vector<std::string> names;
+    for (const Candidate& candidate : explain_quantize(parse_spec("fp8"), false)) {
+        if (candidate.isa != Isa::kReference && candidate.isa <= max_isa()) {
+            names.emplace_back(candidate.kernel);
+        }
+    }
+    return names;
+}
+
+std::vector<std::string> all_specs() {
+    std::vector<std::string> specs{"fp32", "bf16", "bf16:sr"};
+    const std::vector<std::string> scales{"f32",        "e8m0/floor", "e8m0/ceil", "e8m0/rceil",
+                                          "e8m0/even", "ue4m3",      "ue4m3+f32"};
+    for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4"}) {
+        for (const char* tile : {"tensor", "row", "1x16", "1x32", "1x128", "16x16", "128x128", "1x5",
+                                 "3x7", "2x2000"}) {
+            for (const std::string& scale : scales) {
+                const std::string base = std::string(element) + ":" + tile + ":" + scale;
+                specs.push_back(base);
+                specs.push_back(base + ":sr");
+            }
+        }
+    }
+    return specs;
+}
+
+// Numbers of the kind that trainings see: several magnitudes, exact grid values and ties among them.
+float ordinary(std::uint64_t index) {
+    const PhiloxBlock bits = noise_block({7, 0, 0, 0}, index);
+    const float unit = static_cast<float>(static_cast<std::int32_t>(bits[0])) * 0x1p-31f;
+    switch (bits[1] % 8) {
+        case 0: return unit * 0x1p-20f;
+        case 1: return std::round(unit * 16.0f) * 0.25f;  // grid points and ties of small formats
+        case 2: return unit * 100.0f;
+        default: return unit;
+    }
+}
+
+std::vector<float> ordinary_matrix(std::int64_t count, std::uint64_t seed = 0) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = ordinary(i + (seed << 32));
+    return values;
+}
+
+struct Packed {
+    std::vector<std::uint8_t> codes, scale_codes;
+    std::vector<float> scales;
+    float global = -1.0f;
+    PackedView view() { return {codes.data(), scales.data(), scale_codes.data(), &global}; }
+
+    // Memory is filled with a pattern, so that a byte nobody wrote shows up as a difference.
+    Packed(const QuantSpec& spec, std::int64_t rows, std::int64_t cols)
+        : codes(static_cast<std::size_t>(rows * formats::row_bytes(spec, cols)), 0xAA) {
+        if (!spec.is_scaled()) return;
+        const auto tiles = static_cast<std::size_t>(formats::TileGrid(spec.tile, rows, cols).count());
+        if (spec.scale == formats::ScaleFormat::kFp32) {
+            scales.resize(tiles, -1.0f);
+        } else {
+            scale_codes.resize(tiles, 0xAA);
+        }
+    }
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        const bool equal = std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]);
+        if (!equal && !(std::isnan(a[i]) && std::isnan(b[i]))) return false;
+    }
+    return a.size() == b.size();
+}
+
+constexpr NoiseAddress kNoise{0x123456789ABCDEF0, 3, 5, 9};
+
+// Quantises with the reference and with `kernel`; every output must have the same bits.
+void expect_equal(const MatrixView& source, const std::string& text, const std::string& kernel,
+                  const std::string& where) {
+    const QuantSpec spec = parse_spec(text);
+    Packed expected(spec, source.rows, source.cols), actual(spec, source.rows, source.cols);
+    formats::quantize_reference(source, spec, kNoise, expected.view());
+    const Forced forced(kernel);
+    quantize(source, spec, kNoise, actual.view());
+    const std::string what = kernel + " " + text + " " + where + " " + std::to_string(source.rows) +
+                             "x" + std::to_string(source.cols);
+    EXPECT_EQ(actual.codes, expected.codes) << what;
+    EXPECT_TRUE(same_bits(actual.scales, expected.scales)) << what;
+    EXPECT_EQ(actual.scale_codes, expected.scale_codes) << what;
+    EXPECT_EQ(actual.global, expected.global) << what;
+
+    const auto count = static_cast<std::size_t>(source.rows * source.cols);
+    std::vector<float> values(count), decoded(count);
+    formats::dequantize_reference(expected.view(), spec, source.rows, source.cols, values.data());
+    dequantize(expected.view(), spec, source.rows, source.cols, decoded.data());
+    EXPECT_TRUE(same_bits(decoded, values)) << what << " decoded";
+}
+
+MatrixView contiguous(const std::vector<float>& x, std::int64_t rows, std::int64_t cols) {
+    return {x.data(), rows, cols, cols, 1};
+}
+
+TEST(QuantizeKernels, EverySpecGivesTheBitsOfTheReference) {
+    const std::int64_t rows = 35, cols = 301;
+    const auto x = ordinary_matrix(rows * cols);
+    for (const std::string& kernel : vector_kernels()) {
+        for (const std::string& spec : all_specs()) {
+            expect_equal(contiguous(x, rows, cols), spec, kernel, "contiguous");
+            expect_equal({x.data(), cols, rows, 1, cols}, spec, kernel, "transposed");
+            if (HasFailure()) return;
+        }
+    }
+}
+
+TEST(QuantizeKernels, EveryRowLengthUpTo300) {
+    const auto x = ordinary_matrix(3 * 300);
+    for (const std::string& kernel : vector_kernels()) {
+        for (const char* spec : {"fp8", "fp4:sr", "int8:1x128:f32:sr", "int4:1x32:e8m0", "nvfp4:sr",
+                                 "e5m2:row:f32", "bf16:sr", "fp32"}) {
+            for (std::int64_t cols = 0; cols <= 300; ++cols) {
+                expect_equal(contiguous(x, 3, cols), spec, kernel, "length");
+                if (HasFailure()) return;
+            }
+        }
+    }
+}
+
+TEST(QuantizeKernels, EmptyMatricesAreAccepted) {
+    for (const std::string& kernel : vector_kernels()) {
+        for (const char* spec : {"fp8", "fp4:sr", "nvfp4", "mxfp4", "bf16", "fp32"}) {
+            expect_equal({nullptr, 0, 0, 0, 1}, spec, kernel, "empty");
+            expect_equal({nullptr, 0, 5, 5, 1}, spec, kernel, "empty");
+            expect_equal({nullptr, 5, 0, 0, 1}, spec, kernel, "empty");
+        }
+    }
+}
+
+// What lies between the rows of a view must not be seen.
+TEST(QuantizeKernels, PaddingOfAViewIsNeverRead) {
+    const std::int64_t stride = 200;
+    for (float padding : {1e30f, kNan}) {
+        for (std::int64_t rows : {1, 3}) {
+            for (std::int64_t cols : {1, 2, 15, 17, 31, 33, 127, 129, 130}) {
+                std::vector<float> big(static_cast<std::size_t>(rows * stride), padding);
+                std::vector<float> turned(static_cast<std::size_t>(cols * stride), padding);
+                for (std::int64_t r = 0; r < rows; ++r) {
+                    for (std::int64_t c = 0; c < cols; ++c) {
+                        const float value = ordinary(static_cast<std::uint64_t>(r * 977 + c));
+                        big[static_cast<std::size_t>(r * stride + c)] = value;
+                        turned[static_cast<std::size_t>(c * stride + r)] = value;
+                    }
+                }
+                std::vector<float> copy;
+                for (std::int64_t r = 0; r < rows; ++r) {
+                    copy.insert(copy.end(), big.begin() + r * stride,
+                                big.begin() + r * stride + cols);
+                }
+                for (const char* text : {"e4m3:1x16:f32", "e2m1:1x32:f32", "int8:1x128:f32",
+                                         "e2m1:128x128:f32:sr", "mxfp4", "nvfp4", "bf16"}) {
+                    const QuantSpec spec = parse_spec(text);
+                    Packed whole(spec, rows, cols), view(spec, rows, cols), transposed(spec, rows, cols);
+                    formats::quantize_reference(contiguous(copy, rows, cols), spec, kNoise,
+                                                whole.view());
+                    for (const std::string& kernel : vector_kernels()) {
+                        const Forced forced(kernel);
+                        quantize({big.data(), rows, cols, stride, 1}, spec, kNoise, view.view());
+                        quantize({turned.data(), rows, cols, 1, stride}, spec, kNoise,
+                                 transposed.view());
+                        EXPECT_EQ(view.codes, whole.codes) << text << " " << rows << "x" << cols;
+                        EXPECT_EQ(transposed.codes, whole.codes) << text << " " << rows << "x" << cols;
+                        EXPECT_TRUE(same_bits(view.scales, whole.scales)) << text;
+                        EXPECT_TRUE(same_bits(transposed.scales, whole.scales)) << text;
+                        EXPECT_EQ(view.scale_codes, whole.scale_codes) << text;
+                        EXPECT_EQ(transposed.scale_codes, whole.scale_codes) << text;
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(QuantizeKernels, GeneralStridesAreCopied) {
+    const std::int64_t rows = 40, cols = 150;
+    const auto x = ordinary_matrix(2 * rows * 3 * cols);
+    for (const std::string& kernel : vector_kernels()) {
+        for (const char* spec : {"fp8", "fp4:sr", "nvfp4", "bf16", "fp32", "int8:tensor:f32"}) {
+            expect_equal({x.data(), rows, cols, 2 * 3 * cols, 3}, spec, kernel, "every third");
+        }
+    }
+}
+
+// One row per kind of block that has gone wrong somewhere.
+std::vector<std::vector<float>> corner_rows(std::int64_t cols) {
+    const auto n = static_cast<std::size_t>(cols);
+    std::vector<std::vector<float>> rows;
+    const auto fill = [&](float value) { rows.emplace_back(n, value); };
+    const auto patch = [&](float value) {
+        rows.push_back(ordinary_matrix(cols, rows.size()));
+        rows.back()[n / 2] = value;
+    };
+    fill(0.0f);
+    fill(-0.0f);
+    fill(1e-30f);
+    fill(kFltMax);
+    fill(-1.0f);
+    for (float value : {kNan, kInf, -kInf, kFltMax, -kFltMax, -0.0f, 0x1p-149f}) patch(value);
+    // Whole rows scaled into the subnormals, near them, and to the upper end.
+    for (int exponent : {-149, -140, -130, -127, -126, -120, -100, -61, -60, 59, 60, 61, 100, 120}) {
+        rows.push_back(ordinary_matrix(cols, rows.size()));
+        for (float& value : rows.back()) value = std::ldexp(value, exponent);
+    }
+    // Every binade of float32 in one row.
+    rows.emplace_back(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        rows.back()[i] = std::ldexp(i % 2 == 0 ? 1.5f : -1.25f, static_cast<int>(i * 277 / n) - 149);
+    }
+    rows.push_back(std::vector<float>(n, 0.0f));
+    rows.back()[n - 1] = kNan;
+    rows.push_back(std::vector<float>(n, 0.0f));
+    rows.back()[0] = 3.0f;
+    return rows;
+}
+
+TEST(QuantizeKernels, CornerBlocksGiveTheBitsOfTheReference) {
+    const std::int64_t cols = 143;
+    const auto rows = corner_rows(cols);
+    std::vector<float> x;
+    for (const auto& row : rows) x.insert(x.end(), row.begin(), row.end());
+    const auto count = static_cast<std::int64_t>(rows.size());
+    for (const std::string& kernel : vector_kernels()) {
+        for (const std::string& spec : all_specs()) {
+            expect_equal(contiguous(x, count, cols), spec, kernel, "corners");
+            expect_equal({x.data(), cols, count, 1, cols}, spec, kernel, "corners transposed");
+            // Each row alone, so that second levels and tensor scales see it undisturbed.
+            if (spec.find("tensor") == std::string::npos && spec.find("+f32") == std::string::npos) {
+                continue;
+            }
+            for (const auto& row : rows) {
+                expect_equal(contiguous(row, 1, cols), spec, kernel, "corner row");
+            }
+            if (HasFailure()) return;
+        }
+    }
+}
+
+// x / scale has to be the correctly rounded quotient: amax and x over all mantissas, near ties too.
+TEST(QuantizeKernels, QuotientsAreCorrectlyRounded) {
+    const std::int64_t rows = 512, cols = 256;
+    std::vector<float> x(static_cast<std::size_t>(rows * cols));
+    for (std::int64_t r = 0; r < rows; ++r) {
+        const std::uint64_t at = static_cast<std::uint64_t>(r) << 20;
+        const float amax = std::ldexp(1.0f + std::abs(ordinary(at)) / 128.0f, static_cast<int>(r % 90) - 50);
+        for (std::int64_t c = 0; c < cols; ++c) {
+            // (k + 1/2) * amax / 240 ... land on and beside the ties of every format here.
+            const float tie = (static_cast<float>(c) + 0.5f) / 256.0f * amax;
+            float value = std::nextafter(tie, c % 3 == 0 ? 0.0f : c % 3 == 1 ? tie : kInf);
+            if (c % 2 == 0) value = ordinary(at + static_cast<std::uint64_t>(c)) / 100.0f * amax;
+            x[static_cast<std::size_t>(r * cols + c)] = value;
+        }
+        x[static_cast<std::size_t>(r * cols)] = amax;
+    }
+    for (const std::string& kernel : vector_kernels()) {
+        for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4"}) {
+            for (const char* rest : {":row:f32", ":row:f32:sr"}) {
+                expect_equal(contiguous(x, rows, cols), std::string(element) + rest, kernel, "ties");
+            }
+        }
+    }
+}
+
+TEST(QuantizeKernels, ResultsDoNotDependOnHowRangesAreCut) {
+    const std::int64_t rows = 300, cols = 1100;
+    const auto x = ordinary_matrix(rows * cols);
+    for (const std::string& kernel : vector_kernels()) {
+        for (const char* spec : {"e4m3:128x128:f32", "fp4:sr", "nvfp4:sr", "int8:tensor:f32",
+                                 "e5m2:row:f32", "mxfp4", "bf16:sr"}) {
+            for (std::int64_t piece : {1, 3, 1000}) {
+                set_parallel_for([piece](std::int64_t count, std::int64_t,
+                                         const std::function<void(std::int64_t, std::int64_t)>& body) {
+                    // Last range first: the order must not matter either.
+                    for (std::int64_t end = count; end > 0; end -= std::min(end, piece)) {
+                        body(std::max<std::int64_t>(0, end - piece), end);
+                    }
+                });
+                expect_equal(contiguous(x, rows, cols), spec, kernel, "cut");
+                expect_equal({x.data(), cols, rows, 1, cols}, spec, kernel, "cut transposed");
+                set_parallel_for(nullptr);
+            }
+        }
+    }
+}
+
+TEST(QuantizeKernels, FlushToZeroOfTheCallerChangesNothing) {
+#if defined(__x86_64__)
+    std::vector<float> x = ordinary_matrix(256);
+    for (float& value : x) value = std::ldexp(value, -130);
+    std::vector<std::string> kernels = vector_kernels();
+    kernels.emplace_back("reference");
+    for (const std::string& kernel : kernels) {
+        for (const char* text : {"fp8", "mxfp8", "nvfp4", "int8:row:f32"}) {
+            const QuantSpec spec = parse_spec(text);
+            Packed expected(spec, 1, 256), actual(spec, 1, 256);
+            std::vector<float> values(256), flushed(256);
+            const Forced forced(kernel);
+            quantize(contiguous(x, 1, 256), spec, kNoise, expected.view());
+            dequantize(expected.view(), spec, 1, 256, values.data());
+            const unsigned saved = __builtin_ia32_stmxcsr();
+            __builtin_ia32_ldmxcsr(saved | 0x8040);
+            quantize(contiguous(x, 1, 256), spec, kNoise, actual.view());
+            dequantize(actual.view(), spec, 1, 256, flushed.data());
+            const unsigned after = __builtin_ia32_stmxcsr();
+            __builtin_ia32_ldmxcsr(saved);
+            EXPECT_EQ(after & 0x8040u, 0x8040u) << "the caller's mode must be given back";
+            EXPECT_EQ(actual.codes, expected.codes) << kernel << " " << text;
+            EXPECT_TRUE(same_bits(actual.scales, expected.scales)) << kernel << " " << text;
+            EXPECT_TRUE(same_bits(flushed, values)) << kernel << " " << text;
+        }
+    }
+#else
+    SUCCEED();
+#endif
+}
+
+// Codes that quantisation never produces (NaN codes, -128, -8) decode as the reference says.
+TEST(DequantizeKernels, EveryCodeDecodes) {
+    for (const std::string& kernel : vector_kernels()) {
+        const Forced forced(kernel);
+        for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4"}) {
+            for (std::int64_t shift : {0, 1, 5}) {
+                const QuantSpec spec = parse_spec(std::string(element) + ":1x7:f32");
+                const std::int64_t cols = 256 + shift;
+                Packed packed(spec, 1, cols);
+                for (std::size_t i = 0; i < packed.codes.size(); ++i) {
+                    packed.codes[i] = static_cast<std::uint8_t>(i + static_cast<std::size_t>(shift));
+                }
+                for (std::size_t i = 0; i < packed.scales.size(); ++i) {
+                    packed.scales[i] = std::ldexp(1.1f, static_cast<int>(i * 7) - 149);
+                }
+                std::vector<float> expected(static_cast<std::size_t>(cols)), actual(expected);
+                formats::dequantize_reference(packed.view(), spec, 1, cols, expected.data());
+                dequantize(packed.view(), spec, 1, cols, actual.data());
+                EXPECT_TRUE(same_bits(actual, expected)) << kernel << " " << element;
+            }
+        }
+        const QuantSpec bf16 = parse_spec("bf16");
+        Packed packed(bf16, 1, 65536);
+        for (std::size_t i = 0; i < packed.codes.size(); ++i) {
+            packed.codes[i] = static_cast<std::uint8_t>(i % 2 == 0 ? i / 2 : i / 512);
+        }
+        std::vector<float> expected(65536), actual(65536);
+        formats::dequantize_reference(packed.view(), bf16, 1, 65536, expected.data());
+        dequantize(packed.view(), bf16, 1, 65536, actual.data());
+        EXPECT_TRUE(same_bits(actual, expected)) << kernel << " bf16";
+    }
+}
+
+// The vectorised noise is addressed by element for every start, also where the block number outgrows 32
+// bits (a row far down a huge matrix cannot be tested through quantize itself).
+TEST(QuantizeKernels, NoiseOfARowBeginsAnywhere) {
+    for (std::int64_t cols = 1; cols <= 40; ++cols) {
+        const std::int64_t rows = 20;
+        const std::vector<float> x(static_cast<std::size_t>(rows * cols), 2.5f);
+        for (const std::string& kernel : vector_kernels()) {
+            // With scale 1 every 2.5 becomes 2 or 3 by its own noise bit.
+            expect_equal(contiguous(x, rows, cols), "e2m1:1x16:e8m0/floor:sr", kernel, "noise");
+        }
+    }
+}
+
+TEST(KernelChoice, ForcedKernelsRunAndUnknownOnesAreErrors) {
+    const QuantSpec spec = parse_spec("fp8");
+    const auto chosen = [](const std::vector<Candidate>& candidates) {
+        std::string name;
+        for (const Candidate& candidate : candidates) {
+            if (!candidate.chosen) continue;
+            EXPECT_EQ(candidate.refusal, "");
+            EXPECT_EQ(name, "") << "two kernels chosen";
+            name = candidate.kernel;
+        }
+        return name;
+    };
+    {
+        const Forced forced("reference");
+        EXPECT_EQ(chosen(explain_quantize(spec, false)), "reference");
+        EXPECT_EQ(chosen(explain_dequantize(spec)), "reference");
+    }
+    EXPECT_EQ(chosen(explain_quantize(spec, false)), isa_name(max_isa()));
+    EXPECT_THROW(force_kernels("quantize"), Error);
+    EXPECT_THROW(force_kernels("quantise=avx2"), Error);
+    force_kernels("quantize=nonsense");
+    const std::vector<float> x(4, 1.0f);
+    Packed packed(spec, 1, 4);
+    EXPECT_THROW(quantize(contiguous(x, 1, 4), spec, kNoise, packed.view()), Error);
+    force_kernels("");
+}
+
+TEST(KernelChoice, WrongArgumentsAreErrors) {
+    const QuantSpec spec = parse_spec("nvfp4");
+    const std::vector<float> x(4, 1.0f);
+    Packed packed(spec, 1, 4);
+    PackedView view = packed.view();
+    view.global_scale = nullptr;
+    EXPECT_THROW(quantize(contiguous(x, 1, 4), spec, kNoise, view), Error);
+    view = packed.view();
+    view.scale_codes = nullptr;
+    EXPECT_THROW(quantize(contiguous(x, 1, 4), spec, kNoise, view), Error);
+    EXPECT_THROW(quantize({x.data(), -1, 4, 4, 1}, spec, kNoise, packed.view()), Error);
+    EXPECT_THROW(quantize({nullptr, 1, 4, 4, 1}, spec, kNoise, packed.view()), Error);
+}
+
+}  // namespace
+}  // namespace subbyte::kernels
