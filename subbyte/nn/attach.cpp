@@ -38,6 +38,16 @@ std::shared_ptr<Precision> attach_precision(torch::nn::Module& model,
     return precision;
 }
 
+std::vector<at::Tensor> layer_weights(const torch::nn::Module& model, const Precision& precision) {
+    std::vector<at::Tensor> weights(precision.table().size());
+    for (const auto& item : model.named_modules(std::string(), /*include_self=*/false)) {
+        const auto* linear = item.value()->as<LinearImpl>();
+        if (linear == nullptr || !precision.has_layer(item.key())) continue;
+        weights[precision.layer_index(item.key())] = linear->weight;
+    }
+    return weights;
+}
+
 std::int64_t weight_cache_bytes(const torch::nn::Module& model) {
     std::int64_t total = 0;
     for (const auto& module : model.modules()) {

@@ -21,6 +21,9 @@ std::shared_ptr<Precision> attach_precision(torch::nn::Module& model,
                                             const std::vector<std::string>& keep_high = {"lm_head"},
                                             const std::string& high = "bf16");
 
+// Weights of the layers of `precision`, in the order of its table.
+std::vector<at::Tensor> layer_weights(const torch::nn::Module& model, const Precision& precision);
+
 // Bytes of quantised weight copies that the layers hold now.
 std::int64_t weight_cache_bytes(const torch::nn::Module& model);
 

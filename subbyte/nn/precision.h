@@ -24,6 +24,7 @@ public:
     std::uint32_t add_layer(plan::LayerInfo info);
 
     const plan::LayerTable& table() const { return table_; }
+    bool has_layer(const std::string& name) const { return index_.contains(name); }
     std::uint32_t layer_index(const std::string& name) const;  // Error kUsage with the nearest name
     // Rows of X of one optimizer step; filled by the layers as they run.
     void set_tokens(std::uint32_t layer, std::int64_t tokens) { table_[layer].tokens = tokens; }

@@ -9,6 +9,7 @@
 
 #include "subbyte/core/cpu.h"
 #include "subbyte/kernels/gemm/gemm.h"
+#include "subbyte/kernels/gemm/gemm_report.h"
 
 namespace subbyte::ops {
 namespace {
@@ -20,7 +21,9 @@ void record(std::string_view kernel, const at::Tensor& a, const at::Tensor& b, b
     const auto spec = [](const at::Tensor& t) {
         return formats::parse_spec(t.scalar_type() == at::kBFloat16 ? "bf16" : "fp32");
     };
-    kernels::record_gemm(spec(a), spec(b), {kernel, native});
+    kernels::count_gemm(spec(a), spec(b), {kernel, native},
+                        static_cast<double>(a.size(0)) * static_cast<double>(a.size(1)) *
+                            static_cast<double>(b.size(0)));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
+#include <ATen/OpMathType.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -84,18 +85,41 @@ double difference_norm(const at::Tensor& a, const at::Tensor& b) {
 }
 
 double abs_max(const at::Tensor& x) {
+    use_torch_threads();
     const at::Tensor y = x.contiguous();
+    const std::int64_t count = y.numel();
+    std::vector<double> partial(static_cast<std::size_t>((count + kChunk - 1) / kChunk), 0.0);
+    // Written so that a NaN, which compares false, replaces any number and is never replaced.
+    const auto larger = [](auto a, auto b) { return a >= b || std::isnan(a) ? a : b; };
+    AT_DISPATCH_V2(
+        y.scalar_type(), "abs_max", AT_WRAP([&] {
+            const scalar_t* p = y.const_data_ptr<scalar_t>();
+            parallel_for(static_cast<std::int64_t>(partial.size()), 8,
+                         [&](std::int64_t begin, std::int64_t end) {
+                             for (std::int64_t c = begin; c < end; ++c) {
+                                 // The order of a maximum does not matter: eight for the compiler.
+                                 using T = at::opmath_type<scalar_t>;
+                                 T best[8] = {};
+                                 const std::int64_t last = std::min(count, (c + 1) * kChunk);
+                                 std::int64_t i = c * kChunk;
+                                 for (; i + 8 <= last; i += 8) {
+                                     for (int j = 0; j < 8; ++j) {
+                                         const T value = std::fabs(static_cast<T>(p[i + j]));
+                                         best[j] = larger(best[j], value);
+                                     }
+                                 }
+                                 T result = 0;
+                                 for (const T value : best) result = larger(result, value);
+                                 for (; i < last; ++i) {
+                                     result = larger(result, std::fabs(static_cast<T>(p[i])));
+                                 }
+                                 partial[static_cast<std::size_t>(c)] = static_cast<double>(result);
+                             }
+                         });
+        }),
+        at::kFloat, at::kDouble, at::kBFloat16);
     double result = 0;
-    AT_DISPATCH_V2(y.scalar_type(), "abs_max", AT_WRAP([&] {
-                       const scalar_t* p = y.const_data_ptr<scalar_t>();
-                       for (std::int64_t i = 0; i < y.numel(); ++i) {
-                           const double value = std::fabs(static_cast<double>(p[i]));
-                           // Written so that a NaN, which compares false, is kept.
-                           if (!(value <= result)) result = value;
-                           if (std::isnan(result)) break;
-                       }
-                   }),
-                   at::kFloat, at::kDouble, at::kBFloat16);
+    for (const double value : partial) result = larger(result, value);
     return result;
 }
 

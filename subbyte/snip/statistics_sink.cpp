@@ -1,0 +1,121 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/snip/statistics_sink.h"
+
+#include <cmath>
+
+#include "subbyte/core/clock.h"
+#include "subbyte/ops/quantized_tensor.h"
+#include "subbyte/ops/reduce.h"
+
+namespace subbyte::snip {
+namespace {
+
+using plan::Slot;
+
+double square(double x) { return x * x; }
+
+// The deterministic part of a spec: errors are measured with nearest rounding times the noise of the
+// spec's own rounding, so a stochastic spec is measured as it is, with a fixed noise address.
+at::Tensor quantised(const at::Tensor& x, const formats::QuantSpec& spec, std::uint32_t layer) {
+    return ops::dequantize(ops::quantize(x, spec, {.seed = 0, .step = 0, .layer = layer, .role = 0}));
+}
+
+}  // namespace
+
+StatisticsSink::StatisticsSink(std::size_t layers, const std::vector<std::string>& recipes,
+                               bool first_order)
+    : first_order_(first_order), layers_(layers) {
+    for (const std::string& name : recipes) {
+        plan::Recipe recipe = plan::find_recipe(name);
+        if (recipe[Slot::kFprop].a.is_scaled() || recipe[Slot::kFprop].b.is_scaled()) {
+            recipes_.push_back(std::move(recipe));
+        }
+    }
+    reset();
+}
+
+void StatisticsSink::reset() {
+    for (Layer& layer : layers_) {
+        layer = Layer{};
+        layer.errors.resize(recipes_.size());
+    }
+    seconds_ = 0;
+}
+
+void StatisticsSink::on_forward(std::uint32_t index, const at::Tensor& x, const at::Tensor& w,
+                                at::Tensor& y) {
+    const Stopwatch watch;
+    Layer& layer = layers_.at(index);
+    layer.x += ops::squared_norm(x);
+    layer.y += ops::squared_norm(y);
+    layer.rows += static_cast<double>(x.size(0));
+    const bool first = !layer.weight.defined();
+    if (first) {
+        layer.in = static_cast<double>(w.size(1));
+        layer.out = static_cast<double>(w.size(0));
+        layer.w = ops::squared_norm(w);
+        layer.weight = w;
+    }
+    for (std::size_t r = 0; r < recipes_.size(); ++r) {
+        const plan::SlotRecipe& slot = recipes_[r][Slot::kFprop];
+        layer.errors[r].ex += square(ops::difference_norm(quantised(x, slot.a, index), x));
+        if (first) layer.errors[r].ew = square(ops::difference_norm(quantised(w, slot.b, index), w));
+    }
+    if (first_order_) layer.inputs.push_back(x);
+    seconds_ += watch.seconds();
+}
+
+void StatisticsSink::on_backward(std::uint32_t index, const at::Tensor& g, at::Tensor& dx,
+                                 const at::Tensor& dw) {
+    const Stopwatch watch;
+    Layer& layer = layers_.at(index);
+    layer.g += ops::squared_norm(g);
+    if (dx.defined()) layer.dx += ops::squared_norm(dx);
+    for (std::size_t r = 0; r < recipes_.size(); ++r) {
+        const formats::QuantSpec& spec = recipes_[r][Slot::kDgrad].a;
+        layer.errors[r].eg += square(ops::difference_norm(quantised(g, spec, index), g));
+    }
+    // Backward passes of a layer come in the order of its forward passes: one micro-batch at a time.
+    if (first_order_ && !layer.inputs.empty()) {
+        const at::Tensor x = layer.inputs.front();
+        layer.inputs.erase(layer.inputs.begin());
+        for (std::size_t r = 0; r < recipes_.size(); ++r) {
+            const plan::SlotRecipe& slot = recipes_[r][Slot::kFprop];
+            double term = 0;
+            if (dx.defined()) term += ops::dot(dx, quantised(x, slot.a, index).sub(x));
+            if (dw.defined()) {
+                term += ops::dot(dw, quantised(layer.weight, slot.b, index).sub(layer.weight));
+            }
+            layer.errors[r].first_order += term;
+        }
+    }
+    seconds_ += watch.seconds();
+}
+
+std::vector<plan::LayerStatistics> StatisticsSink::statistics() const {
+    std::vector<plan::LayerStatistics> result;
+    for (const Layer& layer : layers_) {
+        plan::LayerStatistics s;
+        s.x = std::sqrt(layer.x);
+        s.w = std::sqrt(layer.w);
+        s.y = std::sqrt(layer.y);
+        s.g = std::sqrt(layer.g);
+        s.dx = std::sqrt(layer.dx);
+        s.t = layer.rows;
+        s.k = layer.in;
+        s.n = layer.out;
+        for (std::size_t r = 0; r < recipes_.size(); ++r) {
+            plan::LayerStatistics::Errors& errors = s.errors[recipes_[r].name];
+            errors.ex = std::sqrt(layer.errors[r].ex);
+            errors.ew = std::sqrt(layer.errors[r].ew);
+            errors.eg = std::sqrt(layer.errors[r].eg);
+            errors.first_order = layer.errors[r].first_order;
+            errors.has_first_order = first_order_;
+        }
+        result.push_back(std::move(s));
+    }
+    return result;
+}
+
+}  // namespace subbyte::snip
