@@ -1,0 +1,195 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/train/config_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+#include "subbyte/plan/recipe.h"
+#include "subbyte/train/config_model.h"
+#include "subbyte/train/config_rules.h"
+#include "subbyte/train/config_schema.h"
+#include "subbyte/train/config_value.h"
+
+namespace subbyte::train {
+namespace {
+
+class Checker {
+public:
+    Checker(const LoadedConfig& loaded, const std::set<std::string, std::less<>>& unusable)
+        : loaded_(loaded), unusable_(unusable) {}
+
+    // Unless `good`, a mistake at the first given one of `paths`.
+    void require(bool good, std::initializer_list<std::string_view> paths, std::string what,
+                 std::string fix) {
+        if (good) return;
+        Origin where;
+        for (const std::string_view path : paths) {
+            if (unusable_.contains(path)) return;
+            if (where.kind == Origin::Kind::kDefault) where = loaded_.origin(path);
+        }
+        if (where.kind == Origin::Kind::kDefault) where = Origin::whole_file(loaded_.files.back());
+        mistakes_.push_back({where, std::move(what), std::move(fix)});
+    }
+
+    std::vector<Mistake> take() { return std::move(mistakes_); }
+
+private:
+    const LoadedConfig& loaded_;
+    const std::set<std::string, std::less<>>& unusable_;
+    std::vector<Mistake> mistakes_;
+};
+
+void check_model(const Config& config, Checker& checker) {
+    const Config::Model& model = config.model;
+    if (!model.path.empty()) {
+        checker.require(
+            model.preset.empty(), {"model.preset", "model.path"},
+            "model.preset and model.path exclude each other",
+            "keep model.path to start from existing weights, model.preset to start new");
+        return;
+    }
+    const models::LlamaConfig sizes = model_config(config, config.data.vocab_size);
+    checker.require(
+        sizes.hidden_size > 0 && sizes.intermediate_size > 0 && sizes.layers > 0 && sizes.heads > 0,
+        {"model.hidden_size", "model.intermediate_size", "model.layers", "model.heads",
+         "model.preset", "model.path"},
+        "the model has no size",
+        "give model.preset, model.path, or all of model.hidden_size, "
+        "model.intermediate_size, model.layers, model.heads");
+    if (sizes.hidden_size == 0 || sizes.heads == 0) return;
+    checker.require(sizes.hidden_size % sizes.heads == 0,
+                    {"model.heads", "model.hidden_size", "model.preset"},
+                    fmt::format("model.hidden_size {} is no multiple of model.heads {}",
+                                sizes.hidden_size, sizes.heads),
+                    "change one of the two");
+    checker.require(
+        sizes.hidden_size % sizes.heads != 0 || sizes.hidden_size / sizes.heads % 2 == 0,
+        {"model.heads", "model.hidden_size", "model.preset"},
+        fmt::format("model.hidden_size / model.heads is {}, an odd number",
+                    sizes.hidden_size / sizes.heads),
+        "rotary embedding needs an even head size");
+    checker.require(sizes.heads % sizes.kv_heads == 0,
+                    {"model.kv_heads", "model.heads", "model.preset"},
+                    fmt::format("model.heads {} is no multiple of model.kv_heads {}", sizes.heads,
+                                sizes.kv_heads),
+                    "change one of the two");
+    checker.require(
+        config.train.seq_len <= sizes.max_position,
+        {"train.seq_len", "model.max_position", "model.preset"},
+        fmt::format("train.seq_len {} is longer than model.max_position {}", config.train.seq_len,
+                    sizes.max_position),
+        fmt::format("set model.max_position = {} or shorten train.seq_len", config.train.seq_len));
+}
+
+void check_training(const Config& config, Checker& checker) {
+    const Config::Train& train = config.train;
+    const Config::Optim& optim = config.optim;
+    checker.require(
+        train.batch_size % train.grad_accum == 0, {"train.grad_accum", "train.batch_size"},
+        fmt::format("train.batch_size {} is no multiple of train.grad_accum {}", train.batch_size,
+                    train.grad_accum),
+        "batch_size counts the sequences of a whole step, grad_accum cuts it into parts");
+    const bool own_length = optim.schedule_steps > 0;
+    const std::int64_t length = own_length ? optim.schedule_steps : train.steps;
+    checker.require(
+        optim.warmup_steps.of(length) <= length,
+        {"optim.warmup_steps", own_length ? "optim.schedule_steps" : "train.steps"},
+        fmt::format("optim.warmup_steps {} is more than {} {}", optim.warmup_steps.of(length),
+                    own_length ? "optim.schedule_steps" : "train.steps", length),
+        "shorten the warm-up or write it as a share, e.g. \"5%\"");
+    checker.require(
+        train.eval_every == 0 || !config.data.val_path.empty() || config.data.val_fraction > 0,
+        {"data.val_fraction", "data.val_path", "train.eval_every"},
+        "there is nothing to evaluate on: data.val_fraction is 0 and data.val_path empty",
+        "give one of them, or train.eval_every = 0");
+    const std::string& tokenizer = config.data.tokenizer;
+    checker.require(
+        tokenizer == "sentencepiece" || tokenizer == "bytes" || tokenizer.ends_with(".model"),
+        {"data.tokenizer"}, fmt::format("data.tokenizer is \"{}\"", tokenizer),
+        "use sentencepiece, bytes, or a file that ends in .model");
+    checker.require(!config.data.path.empty() && !config.data.path.front().empty(), {"data.path"},
+                    "data.path names no file", "give a text file, or \"novels\"");
+}
+
+void check_rules(const Config& config, Checker& checker) {
+    const std::vector<Config::Rule>& rules = config.precision.rules;
+    plan::LayerTable table;
+    const models::LlamaConfig shape = model_config(config, config.data.vocab_size);
+    // The layers of a model from a folder are known only when it is read.
+    const bool known = config.model.path.empty() && shape.hidden_size > 0 && shape.heads > 0;
+    if (known) table = models::layer_table(shape, 1);
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+        const Config::Rule& rule = rules[i];
+        const std::string path = fmt::format("{}.{}", kRulePath, i);
+        checker.require(
+            !rule.match.empty() && !rule.recipe.empty(), {path, kRulePath},
+            fmt::format("a [[{}]] lacks {}", kRulePath, rule.match.empty() ? "match" : "recipe"),
+            "each rule needs match and recipe");
+        const bool matched = std::any_of(
+            table.begin(), table.end(),
+            [&](const plan::LayerInfo& layer) { return glob_match(rule.match, layer.name); });
+        checker.require(
+            !known || rule.match.empty() || matched, {path, kRulePath},
+            fmt::format("[[{}]] {} matches no layer", kRulePath, quote_text(rule.match)),
+            unmatched_hint(rule.match, table));
+    }
+}
+
+void check_precision(const Config& config, Checker& checker) {
+    const Config::Precision& precision = config.precision;
+    if (precision.recipe != "snip") return;
+    const Config::Snip& snip = precision.snip;
+    checker.require(snip.swap_delay < snip.update_interval,
+                    {"precision.snip.swap_delay", "precision.snip.update_interval"},
+                    fmt::format("precision.snip.swap_delay {} is not below update_interval {}",
+                                snip.swap_delay, snip.update_interval),
+                    "a plan must be in force before the next measurement");
+    checker.require(snip.target <= snip.max_target,
+                    {"precision.snip.target", "precision.snip.max_target"},
+                    fmt::format("precision.snip.target {} is above max_target {}", snip.target,
+                                snip.max_target),
+                    "raise max_target or lower target");
+    checker.require(snip.warmup_steps.of(config.train.steps) <= config.train.steps,
+                    {"precision.snip.warmup_steps", "train.steps"},
+                    fmt::format("precision.snip.warmup_steps {} is more than train.steps {}",
+                                snip.warmup_steps.of(config.train.steps), config.train.steps),
+                    "shorten the warm-up or write it as a share, e.g. \"5%\"");
+    checker.require(snip.loss_weight > 0 || snip.weight_weight > 0,
+                    {"precision.snip.loss_weight", "precision.snip.weight_weight"},
+                    "precision.snip.loss_weight and weight_weight are both 0",
+                    "at least one must count");
+    std::vector<std::string> sorted = snip.options;
+    std::sort(sorted.begin(), sorted.end());
+    checker.require(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
+                    {"precision.snip.options"}, "precision.snip.options names a recipe twice",
+                    "name each recipe once");
+    const bool has_fp4 = std::any_of(
+        snip.options.begin(), snip.options.end(),
+        [](const std::string& name) { return plan::find_recipe(name).is_fp4(plan::Slot::kFprop); });
+    checker.require(!snip.options.empty() && (has_fp4 || snip.target == 0),
+                    {"precision.snip.options", "precision.snip.target"},
+                    snip.options.empty()
+                        ? std::string("precision.snip.options is empty")
+                        : fmt::format("no recipe of precision.snip.options is 4-bit, so the target "
+                                      "{} cannot be reached",
+                                      snip.target),
+                    "add a 4-bit recipe such as \"fp4\"");
+}
+
+}  // namespace
+
+std::vector<Mistake> check_config(const LoadedConfig& loaded,
+                                  const std::set<std::string, std::less<>>& unusable) {
+    Checker checker(loaded, unusable);
+    check_model(loaded.config, checker);
+    check_training(loaded.config, checker);
+    check_rules(loaded.config, checker);
+    check_precision(loaded.config, checker);
+    return checker.take();
+}
+
+}  // namespace subbyte::train
