@@ -5,19 +5,32 @@
 #include <cstdint>
 
 #include "subbyte/core/philox.h"
+#include "subbyte/formats/quantize_reference.h"
 
 namespace subbyte::kernels {
 
-// How the elements of one tile are scaled before they are rounded. `kDivide` is x / scale;
+// How the elements of a tile are scaled before they are rounded. `kDivide` is x / scale;
 // `kDivideByReciprocal` gives the same bits with multiply-adds where the scale is far from the limits of
-// float32 (see row_ops-inl.h).
+// float32 (see encode-inl.h). `kZero`: the tile holds NaN or Inf, all codes are 0.
 enum class Scaling : std::int32_t { kZero, kMultiply, kDivide, kDivideByReciprocal };
 
-struct TileFactor {
-    float scale = 1.0f;           // divisor
-    float reciprocal = 1.0f;      // multiplier; 1 / scale rounded to nearest
-    float reciprocal_low = 0.0f;  // 1 / scale - reciprocal
-    Scaling scaling = Scaling::kMultiply;
+// The scales of neighbouring tiles, one entry each; room for `count` rounded up to 16.
+struct TileFactors {
+    float* scale;           // FP32: what is stored, and the divisor
+    float* reciprocal;      // multiplier; 1 / scale rounded to nearest for kDivideByReciprocal
+    float* reciprocal_low;  // 1 / scale - reciprocal
+    Scaling* scaling;
+    std::uint8_t* codes;    // E8M0, UE4M3: what is stored
+};
+
+// What the scale of a tile depends on besides its amax.
+struct ScaleProblem {
+    formats::ScaleFormat format;
+    formats::ScaleRule rule;
+    float max;                     // of the element
+    int emax;
+    int mantissa_digits;           // that ScaleRule::kEven rounds to
+    formats::SecondLevel level;
 };
 
 // A stretch of one row: columns [begin, end) of a matrix whose tiles are `tile_cols` wide. Pointers to
@@ -34,9 +47,13 @@ struct RowOps {
     // amax[i] = max(amax[i], largest magnitude in tile i of the span), as float bits.
     void (*amax)(const float* x, const RowSpan& span, std::uint32_t* amax);
 
+    // Scales of `count` tiles from their amax bits; the numbers of formats::tile_scale().
+    void (*scales)(const ScaleProblem& problem, const std::uint32_t* amax, std::int64_t count,
+                   const TileFactors& tiles);
+
     // One code per byte, by element format (index of ElementIndex) and rounding (1: stochastic, with
     // one noise word per element).
-    using Encode = void (*)(const float* x, const RowSpan& span, const TileFactor* tiles,
+    using Encode = void (*)(const float* x, const RowSpan& span, const TileFactors& tiles,
                             const std::uint16_t* noise, std::uint8_t* codes);
     Encode encode[5][2];
 

@@ -19,13 +19,13 @@ using formats::MatrixView;
 using formats::PackedView;
 using formats::QuantSpec;
 using formats::ScaleFormat;
-using formats::SecondLevel;
 using formats::TileGrid;
 
 constexpr std::int64_t kChunkColumns = 1024;       // of a row: values, codes and noise stay in L1
 constexpr std::int64_t kChunkElements = 32 * 1024;  // of several rows: values stay in L2
 constexpr std::int64_t kChunkRows = 16;
-constexpr std::int64_t kTransposedRows = 64;  // four cache lines of each source column
+constexpr std::int64_t kTransposedRows = 128;  // eight cache lines of each source column
+constexpr std::int64_t kTransposedElements = 16 * 1024;
 
 // How a matrix is cut into chunks, numbered row-major. With `local` tiles every chunk holds whole tiles;
 // otherwise tiles span chunks and their amax comes from a pass of its own.
@@ -43,8 +43,8 @@ struct Chunking {
         // Chunks of an even number of columns, so that 4-bit codes start at a byte.
         const std::int64_t unit_cols = local ? grid.tile_cols * (1 + grid.tile_cols % 2) : 2;
         rows = unit_rows * std::max<std::int64_t>(1, least / unit_rows);
-        const std::int64_t tall = transposed ? rows : unit_rows;
-        const std::int64_t most = std::min(kChunkColumns, kChunkElements / tall);
+        const std::int64_t most = std::min(kChunkColumns, transposed ? kTransposedElements / rows
+                                                                     : kChunkElements / unit_rows);
         cols = unit_cols * std::max<std::int64_t>(1, most / unit_cols);
         down = (source.rows + rows - 1) / rows;
         across = (source.cols + cols - 1) / cols;
@@ -60,7 +60,22 @@ struct Scratch {
     AlignedBuffer<std::uint8_t> codes;
     AlignedBuffer<std::uint16_t> noise;
     AlignedBuffer<std::uint32_t> amax;
-    AlignedBuffer<TileFactor> tiles;
+    AlignedBuffer<float> scales;
+    AlignedBuffer<Scaling> scalings;
+    AlignedBuffer<std::uint8_t> scale_codes;
+
+    TileFactors tiles(std::int64_t count) {
+        const auto room = static_cast<std::size_t>((count + 15) / 16 * 16);
+        float* const floats = scales.reserve(3 * room);
+        return {floats, floats + room, floats + 2 * room, scalings.reserve(room),
+                scale_codes.reserve(room)};
+    }
+    std::uint32_t* zero_amax(std::int64_t count) {
+        const auto room = static_cast<std::size_t>((count + 15) / 16 * 16);
+        std::uint32_t* const tiles = amax.reserve(room);
+        std::fill_n(tiles, room, 0u);
+        return tiles;
+    }
 };
 
 Scratch& scratch() {
@@ -72,18 +87,13 @@ int element_index(const QuantSpec& spec) {
     return static_cast<int>(spec.element - formats::element_formats().data());
 }
 
-TileFactor tile_factor(const QuantSpec& spec, const formats::TileScale& tile) {
-    constexpr float kNear = 0x1p60f;
-    if (!tile.finite) return {tile.scale, 1.0f, 0.0f, Scaling::kZero};
-    if (spec.scale == ScaleFormat::kUe4m3) return {tile.scale, tile.factor, 0.0f, Scaling::kMultiply};
-    const float scale = tile.factor;
-    const float reciprocal = 1.0f / scale;
-    // A power of two between 2^-127 and 2^127 has an exact reciprocal.
-    if (spec.scale == ScaleFormat::kE8m0) return {scale, reciprocal, 0.0f, Scaling::kMultiply};
-    if (scale > kNear || scale < 1.0f / kNear) return {scale, 1.0f, 0.0f, Scaling::kDivide};
-    const auto low = static_cast<float>(1.0 / static_cast<double>(scale) -
-                                        static_cast<double>(reciprocal));
-    return {scale, reciprocal, low, Scaling::kDivideByReciprocal};
+ScaleProblem scale_problem(const QuantSpec& spec) {
+    if (!spec.is_scaled()) return {};
+    const formats::ElementFormat& element = *spec.element;
+    const bool integer = element.kind == formats::ElementKind::kInteger;
+    return {spec.scale,     spec.rule, element.max,
+            element.emax(), integer ? element.bits - 2 : element.mantissa_bits,
+            {}};
 }
 
 // One call of quantize_tiled.
@@ -93,7 +103,7 @@ public:
               const NoiseAddress& noise, const PackedView& packed)
         : ops_(ops), source_(source), spec_(spec), noise_(noise), packed_(packed),
           grid_(spec.tile, source.rows, source.cols), chunks_(source, spec, grid_),
-          stride_(formats::row_bytes(spec, source.cols)) {}
+          stride_(formats::row_bytes(spec, source.cols)), scales_(scale_problem(spec)) {}
 
     void run() {
         if (spec_.is_scaled() && !chunks_.local) find_amax();
@@ -157,17 +167,17 @@ private:
             if (bits < formats::kInfinityBits) tensor_amax = std::max(tensor_amax, bits);
         }
         const IeeeFloatScope exact;
-        level_ = formats::second_level_scale(*spec_.element, formats::from_bits(tensor_amax));
-        *packed_.global_scale = level_.decode;
+        scales_.level =
+            formats::second_level_scale(*spec_.element, formats::from_bits(tensor_amax));
+        *packed_.global_scale = scales_.level.decode;
     }
 
     void amax_chunk(const Chunk& chunk) {
         const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
         const std::int64_t first = chunk.col0 / grid_.tile_cols;
         const std::int64_t count = (chunk.col1 - 1) / grid_.tile_cols - first + 1;
-        std::uint32_t* const local = scratch().amax.reserve(static_cast<std::size_t>(count));
         for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) {
-            std::fill_n(local, count, 0u);
+            std::uint32_t* const local = scratch().zero_amax(count);
             ops_.amax(chunk.row(r), span, local);
             std::uint32_t* const tiles =
                 amax_.data() + r / grid_.tile_rows * grid_.grid_cols + first;
@@ -192,37 +202,32 @@ private:
         for (std::int64_t r = chunk.row0; r < chunk.row1;) {
             const std::int64_t tile_row = r / grid_.tile_rows;
             const std::int64_t end = std::min(chunk.row1, (tile_row + 1) * grid_.tile_rows);
-            const TileFactor* const tiles = scale_tiles(chunk, r, end);
+            const TileFactors tiles = scale_tiles(chunk, r, end);
             for (; r < end; ++r) encode_row(chunk, r, tiles);
         }
     }
 
     // Factors of the tiles under rows [begin, end) of the chunk, all of one row of tiles. The chunk that
     // holds the first element of a tile stores its scale.
-    const TileFactor* scale_tiles(const Chunk& chunk, std::int64_t begin, std::int64_t end) {
+    TileFactors scale_tiles(const Chunk& chunk, std::int64_t begin, std::int64_t end) {
         const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
         const std::int64_t first = chunk.col0 / grid_.tile_cols;
         const std::int64_t count = (chunk.col1 - 1) / grid_.tile_cols - first + 1;
         const std::int64_t tile0 = begin / grid_.tile_rows * grid_.grid_cols + first;
-        const std::uint32_t* amax = amax_.data() + tile0;
+        std::uint32_t* const amax = scratch().zero_amax(count);
         if (chunks_.local) {
-            std::uint32_t* const local = scratch().amax.reserve(static_cast<std::size_t>(count));
-            std::fill_n(local, count, 0u);
-            for (std::int64_t r = begin; r < end; ++r) ops_.amax(chunk.row(r), span, local);
-            amax = local;
+            for (std::int64_t r = begin; r < end; ++r) ops_.amax(chunk.row(r), span, amax);
+        } else {
+            std::copy_n(amax_.data() + tile0, count, amax);
         }
-        TileFactor* const tiles = scratch().tiles.reserve(static_cast<std::size_t>(count));
-        for (std::int64_t i = 0; i < count; ++i) {
-            const formats::TileScale scale = formats::tile_scale(spec_, amax[i], level_);
-            tiles[i] = tile_factor(spec_, scale);
-            const bool owner = begin % grid_.tile_rows == 0 &&
-                               (i > 0 || chunk.col0 % grid_.tile_cols == 0);
-            if (!owner) continue;
-            if (spec_.scale == ScaleFormat::kFp32) {
-                packed_.scales_f32[tile0 + i] = scale.scale;
-            } else {
-                packed_.scale_codes[tile0 + i] = scale.code;
-            }
+        const TileFactors tiles = scratch().tiles(count);
+        ops_.scales(scales_, amax, count, tiles);
+        if (begin % grid_.tile_rows != 0) return tiles;
+        const std::int64_t skip = chunk.col0 % grid_.tile_cols == 0 ? 0 : 1;
+        if (spec_.scale == ScaleFormat::kFp32) {
+            std::copy(tiles.scale + skip, tiles.scale + count, packed_.scales_f32 + tile0 + skip);
+        } else {
+            std::copy(tiles.codes + skip, tiles.codes + count, packed_.scale_codes + tile0 + skip);
         }
         return tiles;
     }
@@ -242,7 +247,7 @@ private:
         return words + element % 8;
     }
 
-    void encode_row(const Chunk& chunk, std::int64_t r, const TileFactor* tiles) const {
+    void encode_row(const Chunk& chunk, std::int64_t r, const TileFactors& tiles) const {
         const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
         const auto encode = ops_.encode[element_index(spec_)][spec_.stochastic() ? 1 : 0];
         const std::uint16_t* const noise = row_noise(chunk, r);
@@ -274,7 +279,7 @@ private:
     const TileGrid grid_;
     const Chunking chunks_;
     const std::int64_t stride_;
-    SecondLevel level_;
+    ScaleProblem scales_;
     std::vector<std::uint32_t> amax_;  // of all tiles, when they span chunks
 };
 

@@ -43,6 +43,7 @@ inline F neg_mul_add(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }  // c 
 inline I add(I a, I b) { return _mm256_add_epi32(a, b); }
 inline I sub(I a, I b) { return _mm256_sub_epi32(a, b); }
 inline I and_(I a, I b) { return _mm256_and_si256(a, b); }
+inline I or_(I a, I b) { return _mm256_or_si256(a, b); }
 inline I xor_(I a, I b) { return _mm256_xor_si256(a, b); }
 inline I xor3(I a, I b, I c) { return xor_(xor_(a, b), c); }
 inline I merge(I mask, I a, I b) {  // mask ? a : b, bit by bit
@@ -58,6 +59,7 @@ inline std::uint32_t reduce_max(I v) {
     m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xB1));
     return static_cast<std::uint32_t>(_mm_cvtsi128_si32(m));
 }
+inline I equal(I a, I b) { return _mm256_cmpeq_epi32(a, b); }
 // All bits set where a > b, both below 2^31.
 inline I greater(I a, I b) { return _mm256_cmpgt_epi32(a, b); }
 
@@ -77,13 +79,13 @@ inline I load_words(const void* p) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
 
-// High and low halves of the products with an unsigned constant.
-inline void multiply_wide(I a, I m, I& high, I& low) {
-    const I even = _mm256_mul_epu32(a, m);
-    const I odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), m);
-    low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
-    high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
-}
+inline F int_to_float(I v) { return _mm256_cvtepi32_ps(v); }
+
+// 64-bit lanes: full products of the even 32-bit lanes, shifts, and (low half of a, low half of b).
+inline I mul_even(I a, I b) { return _mm256_mul_epu32(a, b); }
+template <int N> inline I shift_left64(I v) { return _mm256_slli_epi64(v, N); }
+template <int N> inline I shift_right64(I v) { return _mm256_srli_epi64(v, N); }
+inline I interleave_low(I a, I b) { return _mm256_blend_epi32(a, shift_left64<32>(b), 0xAA); }
 
 inline I load_int(const std::uint32_t* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

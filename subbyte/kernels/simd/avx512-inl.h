@@ -42,6 +42,7 @@ inline F neg_mul_add(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }  // c 
 inline I add(I a, I b) { return _mm512_add_epi32(a, b); }
 inline I sub(I a, I b) { return _mm512_sub_epi32(a, b); }
 inline I and_(I a, I b) { return _mm512_and_si512(a, b); }
+inline I or_(I a, I b) { return _mm512_or_si512(a, b); }
 inline I xor_(I a, I b) { return _mm512_xor_si512(a, b); }
 inline I xor3(I a, I b, I c) { return _mm512_ternarylogic_epi32(a, b, c, 0x96); }
 inline I merge(I mask, I a, I b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xCA); }  // mask ? a : b
@@ -50,6 +51,7 @@ template <int N> inline I shift_left(I v) { return _mm512_slli_epi32(v, N); }
 template <int N> inline I shift_right(I v) { return _mm512_srli_epi32(v, N); }
 inline I sign_mask(I v) { return _mm512_srai_epi32(v, 31); }
 inline std::uint32_t reduce_max(I v) { return _mm512_reduce_max_epu32(v); }
+inline I equal(I a, I b) { return _mm512_movm_epi32(_mm512_cmpeq_epi32_mask(a, b)); }
 // All bits set where a > b, both below 2^31.
 inline I greater(I a, I b) { return _mm512_movm_epi32(_mm512_cmpgt_epi32_mask(a, b)); }
 
@@ -64,13 +66,13 @@ inline I load_words(const void* p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
 }
 
-// High and low halves of the products with an unsigned constant.
-inline void multiply_wide(I a, I m, I& high, I& low) {
-    const I even = _mm512_mul_epu32(a, m);
-    const I odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), m);
-    low = _mm512_mask_mov_epi32(even, 0xAAAA, _mm512_slli_epi64(odd, 32));
-    high = _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xAAAA, odd);
-}
+inline F int_to_float(I v) { return _mm512_cvtepi32_ps(v); }
+
+// 64-bit lanes: full products of the even 32-bit lanes, shifts, and (low half of a, low half of b).
+inline I mul_even(I a, I b) { return _mm512_mul_epu32(a, b); }
+template <int N> inline I shift_left64(I v) { return _mm512_slli_epi64(v, N); }
+template <int N> inline I shift_right64(I v) { return _mm512_srli_epi64(v, N); }
+inline I interleave_low(I a, I b) { return _mm512_mask_blend_epi32(0xAAAA, a, shift_left64<32>(b)); }
 
 inline I load_int(const std::uint32_t* p) { return _mm512_loadu_si512(p); }
 inline void store_int(void* p, I v) { _mm512_storeu_si512(p, v); }

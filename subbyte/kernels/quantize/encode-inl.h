@@ -1,0 +1,160 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scaling and rounding of elements to codes.
+// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage, so that
+// each instruction set gets its own copy.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "subbyte/kernels/quantize/spans-inl.h"
+
+namespace subbyte::kernels {
+namespace {
+
+// Code of the magnitude y (finite, y >= 0) with the sign of x; the low kBits bits of each lane, the rest
+// is 0. Rounding is one float addition: with m = 2^(e + 23 - kMantissa - s), e the exponent of y (not below
+// that of the smallest normal number), y + m holds rint(y / step * 2^s) in its low mantissa bits, ties to
+// even. s = 16 extra bits make the fraction that stochastic rounding compares with the noise: it carries
+// into the code exactly when noise < fraction.
+template <class E, bool kStochastic>
+inline I encode_magnitude(F y, I x, I noise) {
+    y = min(y, set(E::kMax));
+    if constexpr (E::kInteger) {
+        I code;
+        if constexpr (kStochastic) {
+            const I w = bits(add(y, set(128.0f)));
+            code = and_(shift_right<16>(add(w, xor_(noise, set(0xFFFFu)))), set(0x7Fu));
+        } else {
+            code = and_(bits(add(y, set(0x1p23f))), set(0x7Fu));
+        }
+        const I sign = sign_mask(x);
+        return and_(sub(xor_(code, sign), sign), set((1u << E::kBits) - 1));
+    } else {
+        constexpr int kShift = 23 - E::kMantissa;
+        constexpr std::uint32_t kMask = (1u << (E::kBits - 1)) - 1;
+        constexpr float kSmallestNormal = 1.0f / static_cast<float>(1 << (E::kBias - 1));
+        const I exponent = and_(bits(max(y, set(kSmallestNormal))), set(kInfinity));
+        I code;
+        if constexpr (kStochastic) {
+            // The exponent field counts from 127, the code's from 1 - kBias; the difference rides on the
+            // noise, modulo the bits that the mask keeps.
+            constexpr std::uint32_t kOffset =
+                ((E::kBias - 128u) << E::kMantissa) & kMask;
+            const I m = add(exponent, set(static_cast<std::uint32_t>(kShift - 16) << 23));
+            const I w = bits(add(y, floats(m)));
+            const I up = xor_(noise, set((kOffset << 16) | 0xFFFFu));
+            code = add(shift_right<16>(add(w, up)), shift_right<kShift>(exponent));
+        } else {
+            // Here it rides on m: an even offset below the rounded bits changes no tie.
+            constexpr std::uint32_t kOffset = ((E::kBias - 128u - kShift) << E::kMantissa) & kMask;
+            static_assert(kOffset % 2 == 0);
+            const I m = add(exponent, set((static_cast<std::uint32_t>(kShift) << 23) + kOffset));
+            const I w = bits(add(y, floats(m)));
+            code = add(w, shift_right<kShift>(w));
+        }
+        return and_(merge(set(kMask), code, shift_right<32 - E::kBits>(x)),
+                    set((1u << E::kBits) - 1));
+    }
+}
+
+// |x| scaled as the tile wants it.
+//
+// kDivideByReciprocal is the correctly rounded a / s: r + r_low is 1 / s to twice the precision, so q is
+// within one ulp of the quotient, and with r correctly rounded one more step ends on it (Markstein's
+// theorem, e.g. Handbook of Floating-Point Arithmetic, 2nd ed., section 4.7). Scales within 2^-60 .. 2^60
+// keep what underflows on the way far below anything that rounding to a code can see.
+template <Scaling kScaling>
+inline F scale_magnitude(F a, const TileFactors& tiles, std::int64_t tile) {
+    if constexpr (kScaling == Scaling::kMultiply) return mul(a, set(tiles.reciprocal[tile]));
+    if constexpr (kScaling == Scaling::kDivide) return div(a, set(tiles.scale[tile]));
+    const F r = set(tiles.reciprocal[tile]);
+    const F q = mul_add(a, r, mul(a, set(tiles.reciprocal_low[tile])));
+    return mul_add(neg_mul_add(q, set(tiles.scale[tile]), a), r, q);
+}
+
+template <class E, bool kStochastic, Scaling kScaling>
+inline void encode_tile(const float* x, std::int64_t count, const TileFactors& tiles,
+                        std::int64_t tile, const std::uint16_t* noise, std::uint8_t* codes) {
+    const I magnitude = set(kMagnitude);
+    const auto encode = [&](F value, const std::uint16_t* words) {
+        const I b = bits(value);
+        const F y = scale_magnitude<kScaling>(floats(and_(b, magnitude)), tiles, tile);
+        return encode_magnitude<E, kStochastic>(y, b, kStochastic ? load_words(words) : set(0u));
+    };
+    std::int64_t c = 0;
+#pragma GCC unroll 4
+    for (; c + kLanes <= count; c += kLanes) store_bytes(codes + c, encode(load(x + c), noise + c));
+    if (c < count) {
+        std::uint8_t tail[kLanes];
+        store_bytes(tail, encode(load_first(x + c, count - c), noise + c));
+        std::memcpy(codes + c, tail, static_cast<std::size_t>(count - c));
+    }
+}
+
+template <class E, bool kStochastic>
+void encode_row(const float* x, const RowSpan& span, const TileFactors& tiles,
+                const std::uint16_t* noise, std::uint8_t* codes) {
+    for_tiles(span, [&](std::int64_t tile, std::int64_t begin, std::int64_t end) {
+        const auto encode = [&]<Scaling kScaling>() {
+            encode_tile<E, kStochastic, kScaling>(x + begin, end - begin, tiles, tile,
+                                                  kStochastic ? noise + begin : nullptr,
+                                                  codes + begin);
+        };
+        switch (tiles.scaling[tile]) {
+            case Scaling::kZero:
+                std::memset(codes + begin, 0, static_cast<std::size_t>(end - begin));
+                break;
+            case Scaling::kMultiply: encode.template operator()<Scaling::kMultiply>(); break;
+            case Scaling::kDivide: encode.template operator()<Scaling::kDivide>(); break;
+            case Scaling::kDivideByReciprocal:
+                encode.template operator()<Scaling::kDivideByReciprocal>();
+                break;
+        }
+    });
+}
+
+void pack_nibbles_row(const std::uint8_t* codes, std::int64_t count, std::uint8_t* packed) {
+    std::int64_t c = 0;
+    for (; c + kNibbleStep <= count; c += kNibbleStep) pack_nibble_step(codes + c, packed + c / 2);
+    for (; c + 2 <= count; c += 2) {
+        packed[c / 2] = static_cast<std::uint8_t>(codes[c] | (codes[c + 1] << 4));
+    }
+    if (c < count) packed[c / 2] = codes[c];
+}
+
+template <bool kStochastic>
+inline I encode_bf16_lanes(F value, I noise) {
+    const I b = bits(value);
+    const I upper = shift_right<16>(b);
+    const I up = kStochastic ? xor_(noise, set(0xFFFFu)) : add(and_(upper, set(1u)), set(0x7FFFu));
+    const I nan = greater(and_(b, set(kMagnitude)), set(kInfinity));
+    const I quiet = merge(set(0x8000u), upper, set(0x7FC0u));
+    return merge(nan, quiet, shift_right<16>(add(b, up)));
+}
+
+template <bool kStochastic>
+void encode_bf16_loop(const float* x, std::int64_t count, const std::uint16_t* noise,
+                      std::uint8_t* codes) {
+    const auto words = [&](std::int64_t c) { return kStochastic ? load_words(noise + c) : set(0u); };
+    std::int64_t c = 0;
+    for (; c + kLanes <= count; c += kLanes) {
+        store_words(codes + 2 * c, encode_bf16_lanes<kStochastic>(load(x + c), words(c)));
+    }
+    if (c < count) {
+        std::uint8_t tail[2 * kLanes];
+        store_words(tail, encode_bf16_lanes<kStochastic>(load_first(x + c, count - c), words(c)));
+        std::memcpy(codes + 2 * c, tail, static_cast<std::size_t>(2 * (count - c)));
+    }
+}
+
+void encode_bf16_row(const float* x, std::int64_t count, const std::uint16_t* noise,
+                     std::uint8_t* codes) {
+    noise == nullptr ? encode_bf16_loop<false>(x, count, noise, codes)
+                     : encode_bf16_loop<true>(x, count, noise, codes);
+}
+
+}  // namespace
+}  // namespace subbyte::kernels

@@ -1,0 +1,79 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Noise words of stochastic rounding.
+// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage, so that
+// each instruction set gets its own copy.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "subbyte/core/philox.h"
+
+namespace subbyte::kernels {
+namespace {
+
+// Philox4x32-10 on kLanes blocks at once, the numbers of noise_block(). Each word sits in the low half of a
+// 64-bit lane: a product leaves its low half in place and its high half one shift away, and what the
+// upper halves hold is never read. Two vectors of kLanes / 2 blocks keep the multipliers busy.
+struct PhiloxLanes {
+    I c0, c1, c2, c3;
+
+    void round(I m0, I m1, I k0, I k1) {
+        const I p0 = mul_even(c0, m0), p1 = mul_even(c2, m1);
+        c0 = xor3(shift_right64<32>(p1), c1, k0);
+        c2 = xor3(shift_right64<32>(p0), c3, k1);
+        c1 = p1;
+        c3 = p0;
+    }
+
+    // Blocks of the even 64-bit lanes at `out`, those of the odd lanes behind them.
+    void store_blocks(std::uint16_t* out) const {
+        const I w01 = interleave_low(c0, c1), w23 = interleave_low(c2, c3);
+        store_int(out, unpack_low64(w01, w23));
+        store_int(out + 2 * kLanes, unpack_high64(w01, w23));
+    }
+};
+
+void noise_row(const NoiseAddress& address, std::uint64_t first_block, std::int64_t blocks,
+               std::uint16_t* out) {
+    constexpr int kQuarter = kLanes / 4;  // 128-bit groups of a vector
+    std::uint32_t order[kLanes] = {};
+    for (int lane = 0; lane < kLanes / 2; ++lane) {
+        order[2 * lane] = static_cast<std::uint32_t>(kQuarter * (lane % 2) + lane / 2);
+    }
+    const I lane_order = load_int(order);
+    const I m0 = set(0xD2511F53u), m1 = set(0xCD9E8D57u);
+    for (std::int64_t done = 0; done < blocks; done += kLanes) {
+        const std::uint64_t index = first_block + static_cast<std::uint64_t>(done);
+        std::uint16_t* const target = out + 8 * done;
+        const auto low = static_cast<std::uint32_t>(index);
+        if (low > 0xFFFFFFFFu - kLanes) {  // the counter carries inside this vector
+            for (int i = 0; i < kLanes; ++i) {
+                const PhiloxBlock block = noise_block(address, index + static_cast<std::uint64_t>(i));
+                std::memcpy(target + 8 * i, &block, sizeof(block));
+            }
+            continue;
+        }
+        const I c1 = set(static_cast<std::uint32_t>((index >> 32) & 0xFFFF) |
+                         (std::uint32_t{address.role} << 16));
+        const I c2 = set(address.layer), c3 = set(address.step);
+        PhiloxLanes a{add(set(low), lane_order), c1, c2, c3};
+        PhiloxLanes b{add(set(low + kLanes / 2), lane_order), c1, c2, c3};
+        auto k0 = static_cast<std::uint32_t>(address.seed);
+        auto k1 = static_cast<std::uint32_t>(address.seed >> 32);
+#pragma GCC unroll 10
+        for (int round = 0; round < 10; ++round) {
+            a.round(m0, m1, set(k0), set(k1));
+            b.round(m0, m1, set(k0), set(k1));
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
+        a.store_blocks(target);
+        b.store_blocks(target + 4 * kLanes);
+    }
+}
+
+}  // namespace
+}  // namespace subbyte::kernels
