@@ -164,7 +164,7 @@ Matrix local_errors(const Task& task, const ModelStatistics& statistics,
 void note_useless_recipes(const Task& task, const Matrix& costs, PlanResult& result) {
     for (std::size_t r = 0; r < task.recipes.size(); ++r) {
         for (std::size_t other = 0; other < task.recipes.size(); ++other) {
-            const bool worse = task.efficiency[other] >= task.efficiency[r] &&
+            const bool worse = !costs.empty() && task.efficiency[other] >= task.efficiency[r] &&
                                std::all_of(costs.begin(), costs.end(),
                                            [&](const auto& row) { return row[other] < row[r]; });
             if (!worse || other == r) continue;
