@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Copyright (c) the subbyte authors
+# SPDX-License-Identifier: Apache-2.0
+#
+#   scripts/lint.sh [fast|all|format] [BUILD]
+#
+# fast    layout of all sources, layer check, clang-tidy over the folders without LibTorch
+# all     the same with clang-tidy over every folder (minutes: LibTorch's headers are large)
+# format  rewrites the sources in the project's layout instead of checking it
+#
+# BUILD is a configured build folder (default build); clang-tidy reads its compile commands.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+mode=${1:-fast}
+build=${2:-build}
+jobs=${JOBS:-$(nproc)}
+
+layout() {
+    find subbyte tests bench examples python -name '*.h' -o -name '*.cpp' 2>/dev/null | sort |
+        xargs -r clang-format "$@"
+}
+
+case $mode in
+    format) layout -i && exit ;;
+    fast) folders='core|formats|kernels|plan' ;;
+    all) folders='[a-z]+' ;;
+    *) echo "usage: scripts/lint.sh [fast|all|format] [BUILD]" >&2 && exit 2 ;;
+esac
+
+scripts/check_layers.py
+layout --dry-run -Werror
+if [[ ! -e $build/compile_commands.json ]]; then
+    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSUBBYTE_DEV=ON >/dev/null
+fi
+# The flags are GCC's; clang-tidy should not stumble over one that clang does not have.
+run-clang-tidy -quiet -p "$build" -j "$jobs" -extra-arg=-Wno-unknown-warning-option \
+    "/subbyte/($folders)/.*\.cpp$" 2>/dev/null | grep -v '^clang-tidy' || failed=${PIPESTATUS[0]}
+if [[ ${failed:-0} -ne 0 ]]; then
+    echo "lint: clang-tidy found the above" >&2
+    exit 1
+fi
