@@ -80,7 +80,7 @@ public:
     SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions options = {});
     // Model: a LibTorch module holder (TORCH_MODULE) or std::shared_ptr to a module.
     template <typename Holder, typename = std::enable_if_t<!std::is_base_of_v<torch::nn::Module, Holder>>>
-    SNIP(const Holder& model, optim::Optimizer& optimizer, SnipOptions options = {})
+    SNIP(Holder& model, optim::Optimizer& optimizer, SnipOptions options = {})
         : SNIP(static_cast<torch::nn::Module&>(*model), optimizer, std::move(options)) {}
     ~SNIP();
     SNIP(const SNIP&) = delete;
