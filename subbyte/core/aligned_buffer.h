@@ -8,8 +8,8 @@
 
 namespace subbyte {
 
-// Scratch memory that only grows, aligned to a cache line. Its content is undefined after each call of
-// reserve(). Meant to live as a thread_local, so that a kernel allocates in its first call only.
+// Scratch memory that only grows, aligned to a cache line. Its content is undefined after each call
+// of reserve(). Meant to live as a thread_local, so that a kernel allocates in its first call only.
 template <class T>
 class AlignedBuffer {
 public:

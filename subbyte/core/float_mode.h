@@ -8,8 +8,8 @@
 
 namespace subbyte {
 
-// While it lives, float arithmetic of the calling thread follows IEEE 754: round to nearest even and
-// subnormals kept. Number formats are exact even in a process that asked for flush-to-zero.
+// While it lives, float arithmetic of the calling thread follows IEEE 754: round to nearest even
+// and subnormals kept. Number formats are exact even in a process that asked for flush-to-zero.
 class IeeeFloatScope {
 public:
 #if defined(__x86_64__)

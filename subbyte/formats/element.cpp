@@ -10,7 +10,8 @@
 namespace subbyte::formats {
 namespace {
 
-// E4M3 and E5M2: OCP OFP8 v1.0. E2M1: OCP MX v1.0, section 5.3.3. Integers: symmetric two's complement.
+// E4M3 and E5M2: OCP OFP8 v1.0. E2M1: OCP MX v1.0, section 5.3.3. Integers: symmetric two's
+// complement.
 constexpr std::array<ElementFormat, 6> kElements{{
     {"e4m3", ElementKind::kFloat, 8, 4, 3, 7, Specials::kNanOnly, 448.0f},
     {"e5m2", ElementKind::kFloat, 8, 5, 2, 15, Specials::kIeee, 57344.0f},
@@ -98,8 +99,9 @@ std::uint32_t encode(const ElementFormat& format, float x, Rounding rounding, st
         return format.specials == Specials::kNone ? 0 : sign_code | nan_code(format);
     }
     if (format.bits == 16) {  // BF16: the upper half of the float32, whatever the exponent
-        return magnitude == kInfinityBits ? to_bits(x) >> 16
-                                          : sign_code | round_shifted(magnitude, 16, rounding, noise);
+        return magnitude == kInfinityBits
+                   ? to_bits(x) >> 16
+                   : sign_code | round_shifted(magnitude, 16, rounding, noise);
     }
     std::uint32_t code = 0;
     if (magnitude != 0) {

@@ -14,8 +14,8 @@ inline constexpr std::uint32_t kInfinityBits = 0x7F800000;
 inline constexpr std::uint32_t kMagnitudeMask = 0x7FFFFFFF;
 inline constexpr std::uint32_t kQuietNanBits = 0x7FC00000;
 
-// Finite positive magnitude as significand * 2^exponent with the leading one of the significand at bit 23.
-// Made from the bits alone, so that subnormals are exact under any floating-point mode.
+// Finite positive magnitude as significand * 2^exponent with the leading one of the significand at
+// bit 23. Made from the bits alone, so that subnormals are exact under any floating-point mode.
 struct Magnitude {
     std::uint32_t significand;
     int exponent;

@@ -13,8 +13,8 @@
 namespace subbyte::formats {
 namespace {
 
-// Sums of one row. Eight accumulators by column modulo 8 shorten the chain of additions; they are added
-// up in a fixed order, and rows are added up in theirs.
+// Sums of one row. Eight accumulators by column modulo 8 shorten the chain of additions; they are
+// added up in a fixed order, and rows are added up in theirs.
 struct RowSums {
     double error = 0.0, source = 0.0, max_error = 0.0;
     std::int64_t saturated = 0, underflow = 0, nonfinite = 0;
@@ -72,7 +72,8 @@ RowSums sum_row(const MatrixView& source, const QuantSpec& spec, const PackedVie
 QuantizationError measure_error(const MatrixView& source, const QuantSpec& spec,
                                 const PackedView& packed, const float* decoded) {
     std::vector<RowSums> rows(static_cast<std::size_t>(source.rows));
-    const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, source.cols));
+    const std::int64_t grain =
+        std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, source.cols));
     parallel_for(source.rows, grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
             rows[static_cast<std::size_t>(r)] = sum_row(source, spec, packed, decoded, r);

@@ -79,9 +79,7 @@ TileScale tile_scale(const QuantSpec& spec, std::uint32_t amax_bits, const Secon
     const float amax = from_bits(amax_bits);
     switch (spec.scale) {
         case ScaleFormat::kNone: break;
-        case ScaleFormat::kFp32:
-            tile.factor = tile.scale = fp32_scale(*spec.element, amax);
-            break;
+        case ScaleFormat::kFp32: tile.factor = tile.scale = fp32_scale(*spec.element, amax); break;
         case ScaleFormat::kE8m0: {
             const int exponent =
                 amax_bits == 0 ? -127 : e8m0_exponent(*spec.element, spec.rule, amax);

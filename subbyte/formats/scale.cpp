@@ -88,8 +88,8 @@ int e8m0_exponent(const ElementFormat& element, ScaleRule rule, float amax) {
             log2 += m.significand > Magnitude(to_bits(element.max)).significand ? 1 : 0;
             break;
         case ScaleRule::kEven: {
-            const int digits = element.kind == ElementKind::kInteger ? element.bits - 2
-                                                                     : element.mantissa_bits;
+            const int digits =
+                element.kind == ElementKind::kInteger ? element.bits - 2 : element.mantissa_bits;
             const std::uint32_t rounded = to_bits(amax) + (1u << (22 - digits));
             log2 = static_cast<int>(rounded >> 23) - 127;
             break;

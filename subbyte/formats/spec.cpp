@@ -28,8 +28,8 @@ constexpr std::array kScales{ScaleFormat::kFp32, ScaleFormat::kE8m0, ScaleFormat
 constexpr std::array kRules{ScaleRule::kFloor, ScaleRule::kCeil, ScaleRule::kRceil,
                             ScaleRule::kEven};
 
-// Recursive descent over one line of text. `position_` is always the first character not yet understood,
-// which is where an error points.
+// Recursive descent over one line of text. `position_` is always the first character not yet
+// understood, which is where an error points.
 class Parser {
 public:
     explicit Parser(std::string_view text) : text_(text) {}
@@ -110,14 +110,13 @@ private:
 
     void options(QuantSpec& spec) {
         while (position_ < text_.size()) {
-            if (peek() == ':' && spec.element != nullptr && !spec.is_scaled() &&
-                text_.substr(position_) != ":sr") {
-                fail("nothing more: bf16 has no tile and no scale", "bf16, bf16:sr");
-            }
             if (peek() != ':') fail("':' or the end", "");
             if (spec.is_fp32()) fail("nothing more: fp32 has no tile, scale or option", "fp32");
             ++position_;
-            if (word() != "sr") fail("an option", "sr");
+            if (word() != "sr") {
+                fail(spec.is_scaled() ? "an option" : "an option: bf16 has no tile and no scale",
+                     "sr");
+            }
             if (spec.stochastic()) fail("each option once", "");
             accept(word());
             spec.rounding = Rounding::kStochastic;
@@ -151,7 +150,8 @@ private:
         return fmt::format("{}", fmt::join(names, ", "));
     }
 
-    // Shows the text with a caret under the first wrong character. Unprintable bytes are shown as '?'.
+    // Shows the text with a caret under the first wrong character. Unprintable bytes are shown as
+    // '?'.
     [[noreturn]] void fail(std::string_view expected, std::string_view choices) const {
         std::string shown(text_);
         for (char& c : shown) {
@@ -203,7 +203,8 @@ double bits_per_value(const QuantSpec& spec, std::int64_t rows, std::int64_t col
     if (rows <= 0 || cols <= 0) return 0.0;
     const double values = static_cast<double>(rows) * static_cast<double>(cols);
     const std::int64_t element_bits = spec.is_fp32() ? 32 : spec.element->bits;
-    double bits = static_cast<double>(rows) * static_cast<double>((cols * element_bits + 7) / 8) * 8;
+    double bits =
+        static_cast<double>(rows) * static_cast<double>((cols * element_bits + 7) / 8) * 8;
     if (spec.is_scaled()) {
         const double scale_bits = spec.scale == ScaleFormat::kFp32 ? 32 : 8;
         bits += static_cast<double>(TileGrid(spec.tile, rows, cols).count()) * scale_bits;

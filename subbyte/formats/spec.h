@@ -14,15 +14,16 @@
 
 namespace subbyte::formats {
 
-// How one operand is quantised: element, tile, scale, rounding. A value type; equal specs compare equal.
+// How one operand is quantised: element, tile, scale, rounding. A value type; equal specs compare
+// equal.
 //
 // Text form (parse_spec and to_string are inverse):
 //   <element>:<tile>:<scale>[/<rule>][+f32][:<option>...]
 //   e4m3:1x128:f32   e2m1:1x32:e8m0/floor   e2m1:1x16:ue4m3+f32   e2m1:1x128:f32:sr
-// `bf16` and `fp32` stand alone: no tile, no scale. `fp32` (element == nullptr) means "left as it is".
-// Tiles: tensor | row | RxC with 1 <= R, C <= 2^20. Options: sr. `bf16:sr` is the one unscaled form that
-// takes an option. E8M0 without a rule means floor; FP32 and UE4M3 take no rule; only UE4M3 takes +f32.
-// Abbreviations: see named_specs().
+// `bf16` and `fp32` stand alone: no tile, no scale. `fp32` (element == nullptr) means "left as it
+// is". Tiles: tensor | row | RxC with 1 <= R, C <= 2^20. Options: sr. `bf16:sr` is the one unscaled
+// form that takes an option. E8M0 without a rule means floor; FP32 and UE4M3 take no rule; only
+// UE4M3 takes +f32. Abbreviations: see named_specs().
 struct QuantSpec {
     const ElementFormat* element = nullptr;
     Tile tile{};

@@ -25,9 +25,10 @@ ForcedMap parse(std::string_view text) {
         text.remove_prefix(std::min(text.size(), item.size() + 1));
         const std::size_t equals = item.find('=');
         if (equals == std::string_view::npos || equals == 0 || equals + 1 == item.size()) {
-            throw Error(ErrorCode::kUsage,
-                        fmt::format("SUBBYTE_FORCE_KERNEL holds '{}', which is not op=kernel", item),
-                        "write for example gemm=reference,quantize=avx2");
+            throw Error(
+                ErrorCode::kUsage,
+                fmt::format("SUBBYTE_FORCE_KERNEL holds '{}', which is not op=kernel", item),
+                "write for example gemm=reference,quantize=avx2");
         }
         const std::string_view op = item.substr(0, equals);
         if (std::find(kOps.begin(), kOps.end(), op) == kOps.end()) {

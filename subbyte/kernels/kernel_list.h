@@ -18,17 +18,17 @@ using Refusal = std::string;
 struct Candidate {
     std::string_view kernel;
     Isa isa;
-    Refusal refusal;   // empty: accepts
+    Refusal refusal;  // empty: accepts
     bool chosen = false;
 };
 
-// Name forced for `op` by SUBBYTE_FORCE_KERNEL=op=name[,op=name...]; empty when none. The variable is
-// read at the first call. Ops: quantize, dequantize, gemm. Error kUsage for a malformed text or an
-// unknown op; an unknown kernel name is an error of the first call that meets it.
+// Name forced for `op` by SUBBYTE_FORCE_KERNEL=op=name[,op=name...]; empty when none. The variable
+// is read at the first call. Ops: quantize, dequantize, gemm. Error kUsage for a malformed text or
+// an unknown op; an unknown kernel name is an error of the first call that meets it.
 std::string_view forced_kernel(std::string_view op);
 
-// Replaces what the environment said (tests, tools); same text, same errors, "" forces nothing. Must not
-// run at the same time as a kernel.
+// Replaces what the environment said (tests, tools); same text, same errors, "" forces nothing.
+// Must not run at the same time as a kernel.
 void force_kernels(std::string_view text);
 
 // One row of the ordered list of an op: newest instruction set first, the reference last.
@@ -72,8 +72,8 @@ std::vector<Candidate> explain(std::string_view op, std::span<const Kernel<Probl
     return candidates;
 }
 
-// The kernel that runs: the forced one, else the first that accepts. Error kUsage with all reasons when
-// there is none.
+// The kernel that runs: the forced one, else the first that accepts. Error kUsage with all reasons
+// when there is none.
 template <class Problem, class Run>
 const Kernel<Problem, Run>& choose(std::string_view op, std::span<const Kernel<Problem, Run>> list,
                                    const Problem& problem) {

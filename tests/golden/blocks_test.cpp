@@ -1,14 +1,14 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Codes, scales and decoded values of whole matrices against the reference numbers, by the dispatched
-// kernels (run with SUBBYTE_MAX_ISA for the others) and by the reference quantiser.
+// Codes, scales and decoded values of whole matrices against the reference numbers, by the
+// dispatched kernels (run with SUBBYTE_MAX_ISA for the others) and by the reference quantiser.
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "tests/golden/hex.h"
 #include "subbyte/kernels/quantize/quantize.h"
+#include "tests/golden/hex.h"
 
 namespace subbyte {
 namespace {
@@ -20,17 +20,17 @@ using formats::QuantSpec;
 using nlohmann::json;
 
 struct Quantized {
-    std::vector<std::uint8_t> codes;      // one per element
-    std::vector<std::uint8_t> bytes;      // as stored
-    std::vector<float> scales;            // FP32 scales
+    std::vector<std::uint8_t> codes;  // one per element
+    std::vector<std::uint8_t> bytes;  // as stored
+    std::vector<float> scales;        // FP32 scales
     std::vector<std::uint8_t> scale_codes;
     float global = 0.0f;
     std::vector<float> values;
 };
 
 template <class Quantize, class Dequantize>
-Quantized run(const std::vector<float>& x, std::int64_t rows, std::int64_t cols, const QuantSpec& spec,
-              Quantize quantize, Dequantize dequantize) {
+Quantized run(const std::vector<float>& x, std::int64_t rows, std::int64_t cols,
+              const QuantSpec& spec, Quantize quantize, Dequantize dequantize) {
     const auto tiles = static_cast<std::size_t>(formats::TileGrid(spec.tile, rows, cols).count());
     const std::int64_t stride = formats::row_bytes(spec, cols);
     Quantized q;
@@ -44,7 +44,8 @@ Quantized run(const std::vector<float>& x, std::int64_t rows, std::int64_t cols,
     for (std::int64_t r = 0; r < rows; ++r) {
         for (std::int64_t c = 0; c < cols; ++c) {
             const std::uint8_t* row = q.bytes.data() + r * stride;
-            q.codes.push_back(spec.element->bits == 4 ? (row[c / 2] >> (4 * (c % 2))) & 15 : row[c]);
+            q.codes.push_back(spec.element->bits == 4 ? (row[c / 2] >> (4 * (c % 2))) & 15
+                                                      : row[c]);
         }
     }
     return q;
@@ -75,7 +76,8 @@ Input read_input(const json& entry) {
     return input;
 }
 
-std::vector<std::uint32_t> hex_field(const json& entry, const std::string& key, std::size_t digits) {
+std::vector<std::uint32_t> hex_field(const json& entry, const std::string& key,
+                                     std::size_t digits) {
     return golden::hex(entry.at(key).get<std::string>(), digits);
 }
 
@@ -93,19 +95,24 @@ TEST(MxBlocks, CodesScalesAndValuesMatch) {
             element->second + ":1x32:e8m0/" + entry.at("mode").get<std::string>();
         quantize_both(input.values, input.rows, input.cols, text,
                       [&](const Quantized& q, const std::string& what) {
-            golden::expect_codes(q.scale_codes, hex_field(entry, "scales_hex", 2), what + " scales");
-            if (entry.contains("packed_hex")) {
-                golden::expect_codes(q.bytes, hex_field(entry, "packed_hex", 2), what + " packed");
-            } else {
-                golden::expect_codes(q.codes, hex_field(entry, "codes_hex", 2), what + " codes");
-            }
-            if (entry.contains("dequant_f32_hex")) {
-                const auto expected = golden::floats(entry.at("dequant_f32_hex").get<std::string>());
-                const std::vector<float> head(
-                    q.values.begin(), q.values.begin() + static_cast<std::ptrdiff_t>(expected.size()));
-                golden::expect_same(head, expected, what + " values");
-            }
-        });
+                          golden::expect_codes(q.scale_codes, hex_field(entry, "scales_hex", 2),
+                                               what + " scales");
+                          if (entry.contains("packed_hex")) {
+                              golden::expect_codes(q.bytes, hex_field(entry, "packed_hex", 2),
+                                                   what + " packed");
+                          } else {
+                              golden::expect_codes(q.codes, hex_field(entry, "codes_hex", 2),
+                                                   what + " codes");
+                          }
+                          if (entry.contains("dequant_f32_hex")) {
+                              const auto expected =
+                                  golden::floats(entry.at("dequant_f32_hex").get<std::string>());
+                              const std::vector<float> head(
+                                  q.values.begin(),
+                                  q.values.begin() + static_cast<std::ptrdiff_t>(expected.size()));
+                              golden::expect_same(head, expected, what + " values");
+                          }
+                      });
         ++cases;
     }
     EXPECT_EQ(cases, 48);  // 4 inputs x 3 elements x 4 rules
@@ -118,13 +125,14 @@ TEST(MxBlocks, RaggedRowsMatch) {
     for (const json& entry : ragged.at("cases")) {
         const std::string text = kMxElements.at(entry.at("format").get<std::string>()) +
                                  ":1x32:e8m0/" + entry.at("mode").get<std::string>();
-        quantize_both(input.values, input.rows, input.cols, text,
-                      [&](const Quantized& q, const std::string& what) {
-            golden::expect_codes(q.scale_codes, hex_field(entry, "scales_hex", 2), what);
-            golden::expect_codes(q.codes, hex_field(entry, "codes_hex", 2), what);
-            golden::expect_same(
-                q.values, golden::floats(entry.at("dequant_f32_hex").get<std::string>()), what);
-        });
+        quantize_both(
+            input.values, input.rows, input.cols, text,
+            [&](const Quantized& q, const std::string& what) {
+                golden::expect_codes(q.scale_codes, hex_field(entry, "scales_hex", 2), what);
+                golden::expect_codes(q.codes, hex_field(entry, "codes_hex", 2), what);
+                golden::expect_same(
+                    q.values, golden::floats(entry.at("dequant_f32_hex").get<std::string>()), what);
+            });
         ++cases;
     }
     EXPECT_EQ(cases, 2);
@@ -141,9 +149,10 @@ TEST(MxBlocks, Int8IsMxint8WithShiftedScale) {
         for (std::uint32_t& scale : scales) scale -= 6;
         quantize_both(input.values, input.rows, input.cols, "int8:1x32:e8m0/floor",
                       [&](const Quantized& q, const std::string& what) {
-            golden::expect_codes(q.scale_codes, scales, what);
-            golden::expect_codes(q.codes, hex_field(entry, "codes_sat127_hex", 2), what);
-        });
+                          golden::expect_codes(q.scale_codes, scales, what);
+                          golden::expect_codes(q.codes, hex_field(entry, "codes_sat127_hex", 2),
+                                               what);
+                      });
         ++cases;
     }
     EXPECT_EQ(cases, 3);
@@ -155,21 +164,23 @@ TEST(Nvfp4Blocks, CodesScalesAndValuesMatchTheFirstOrderOfOperations) {
     for (const json& entry : file.at("cases")) {
         if (entry.at("rule") != "te_a") continue;
         const Input input = read_input(file.at("inputs").at(entry.at("input").get<std::string>()));
-        const std::string text =
-            "e2m1:" + entry.value("tile", std::string("1x16")) + ":ue4m3+f32";
-        quantize_both(input.values, input.rows, input.cols, text,
-                      [&](const Quantized& q, const std::string& what) {
-            const std::string where = what + " " + entry.at("input").get<std::string>();
-            golden::expect_codes(q.scale_codes, hex_field(entry, "scales_hex", 2), where + " scales");
-            golden::expect_codes(q.bytes, hex_field(entry, "packed_hex", 2), where + " packed");
-            golden::expect_same(
-                {q.global}, golden::floats(entry.at("s_dec_f32_hex").get<std::string>()), where);
-            if (entry.contains("dequant_f32_hex")) {
-                golden::expect_same(q.values,
-                                    golden::floats(entry.at("dequant_f32_hex").get<std::string>()),
-                                    where + " values");
-            }
-        });
+        const std::string text = "e2m1:" + entry.value("tile", std::string("1x16")) + ":ue4m3+f32";
+        quantize_both(
+            input.values, input.rows, input.cols, text,
+            [&](const Quantized& q, const std::string& what) {
+                const std::string where = what + " " + entry.at("input").get<std::string>();
+                golden::expect_codes(q.scale_codes, hex_field(entry, "scales_hex", 2),
+                                     where + " scales");
+                golden::expect_codes(q.bytes, hex_field(entry, "packed_hex", 2), where + " packed");
+                golden::expect_same({q.global},
+                                    golden::floats(entry.at("s_dec_f32_hex").get<std::string>()),
+                                    where);
+                if (entry.contains("dequant_f32_hex")) {
+                    golden::expect_same(
+                        q.values, golden::floats(entry.at("dequant_f32_hex").get<std::string>()),
+                        where + " values");
+                }
+            });
         ++cases;
     }
     EXPECT_EQ(cases, 12);  // nine inputs with 1x16, three with 16x16
@@ -186,8 +197,8 @@ TEST(Fp32Tiles, CodesScalesAndValuesMatch) {
         const auto& element = *formats::find_element(name);
         const auto check = [&](const Quantized& q, const std::string& what) {
             const std::string where = what + " " + entry.at("input").get<std::string>();
-            golden::expect_same(q.scales,
-                                golden::floats(entry.at("scales_f32_hex").get<std::string>()), where);
+            golden::expect_same(
+                q.scales, golden::floats(entry.at("scales_f32_hex").get<std::string>()), where);
             golden::expect_codes(q.codes, hex_field(entry, "codes_hex", element.bits == 4 ? 1 : 2),
                                  where);
             if (!entry.contains("dequant_f32_hex")) return;

@@ -7,8 +7,8 @@
 #include <limits>
 #include <map>
 
-#include "tests/golden/hex.h"
 #include "subbyte/formats/scale.h"
+#include "tests/golden/hex.h"
 
 namespace subbyte::formats {
 namespace {
@@ -49,9 +49,11 @@ TEST(Elements, TableRowsMatchTheReferenceDescriptions) {
 TEST(Elements, EncodeRoundsToNearestEvenAndSaturates) {
     const auto file = golden::load("elements_encode.json");
     const auto inputs = golden::floats(file.at("inputs_f32_hex").get<std::string>());
-    const std::map<std::string, std::string> columns{
-        {"e4m3", "rne_sat"}, {"e5m2", "rne_sat"}, {"e2m1", "rne_sat"},
-        {"int8", "rne_sat127"}, {"int4", "rne_sat7"}};
+    const std::map<std::string, std::string> columns{{"e4m3", "rne_sat"},
+                                                     {"e5m2", "rne_sat"},
+                                                     {"e2m1", "rne_sat"},
+                                                     {"int8", "rne_sat127"},
+                                                     {"int4", "rne_sat7"}};
     for (const auto& [name, reference] : kNames) {
         const ElementFormat& format = *find_element(name);
         const auto expected = golden::hex(
@@ -64,7 +66,8 @@ TEST(Elements, EncodeRoundsToNearestEvenAndSaturates) {
 }
 
 TEST(Elements, NanGivesTheNanCodeWhereThereIsOne) {
-    for (float x : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN()}) {
+    for (float x :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN()}) {
         for (const ElementFormat& format : element_formats()) {
             const std::uint32_t code = encode(format, x, Rounding::kNearestEven);
             if (format.specials == Specials::kNone) {
@@ -78,12 +81,13 @@ TEST(Elements, NanGivesTheNanCodeWhereThereIsOne) {
 
 TEST(Scales, DecodeEveryCodeToTheReferenceValue) {
     const auto formats = golden::load("elements_decode.json").at("formats");
-    for (const auto& [format, name] : {std::pair{ScaleFormat::kE8m0, "e8m0"},
-                                       std::pair{ScaleFormat::kUe4m3, "ue4m3"}}) {
+    for (const auto& [format, name] :
+         {std::pair{ScaleFormat::kE8m0, "e8m0"}, std::pair{ScaleFormat::kUe4m3, "ue4m3"}}) {
         const auto& values = formats.at(name).at("values");
         for (std::size_t code = 0; code < values.size(); ++code) {
             const auto expected = static_cast<float>(golden::number(values[code]));
-            EXPECT_TRUE(golden::same(decode_scale(format, static_cast<std::uint8_t>(code)), expected))
+            EXPECT_TRUE(
+                golden::same(decode_scale(format, static_cast<std::uint8_t>(code)), expected))
                 << name << " code " << code;
         }
     }

@@ -63,7 +63,8 @@ inline void expect_same(const std::vector<float>& actual, const std::vector<floa
     for (std::size_t i = 0; i < actual.size(); ++i) {
         if (same(actual[i], expected[i])) continue;
         if (++differences <= 5) {
-            ADD_FAILURE() << what << " [" << i << "]: " << actual[i] << ", expected " << expected[i];
+            ADD_FAILURE() << what << " [" << i << "]: " << actual[i] << ", expected "
+                          << expected[i];
         }
     }
     EXPECT_EQ(differences, 0u) << what;

@@ -50,11 +50,11 @@ std::vector<std::string> vector_kernels() {
 
 std::vector<std::string> all_specs() {
     std::vector<std::string> specs{"fp32", "bf16", "bf16:sr"};
-    const std::vector<std::string> scales{"f32",        "e8m0/floor", "e8m0/ceil", "e8m0/rceil",
+    const std::vector<std::string> scales{"f32",       "e8m0/floor", "e8m0/ceil", "e8m0/rceil",
                                           "e8m0/even", "ue4m3",      "ue4m3+f32"};
     for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4"}) {
-        for (const char* tile : {"tensor", "row", "1x16", "1x32", "1x128", "16x16", "128x128", "1x5",
-                                 "3x7", "2x2000"}) {
+        for (const char* tile : {"tensor", "row", "1x16", "1x32", "1x128", "16x16", "128x128",
+                                 "1x5", "3x7", "2x2000"}) {
             for (const std::string& scale : scales) {
                 const std::string base = std::string(element) + ":" + tile + ":" + scale;
                 specs.push_back(base);
@@ -65,7 +65,8 @@ std::vector<std::string> all_specs() {
     return specs;
 }
 
-// Numbers of the kind that trainings see: several magnitudes, exact grid values and ties among them.
+// Numbers of the kind that trainings see: several magnitudes, exact grid values and ties among
+// them.
 float ordinary(std::uint64_t index) {
     const PhiloxBlock bits = noise_block({7, 0, 0, 0}, index);
     const float unit = static_cast<float>(static_cast<std::int32_t>(bits[0])) * 0x1p-31f;
@@ -93,7 +94,8 @@ struct Packed {
     Packed(const QuantSpec& spec, std::int64_t rows, std::int64_t cols)
         : codes(static_cast<std::size_t>(rows * formats::row_bytes(spec, cols)), 0xAA) {
         if (!spec.is_scaled()) return;
-        const auto tiles = static_cast<std::size_t>(formats::TileGrid(spec.tile, rows, cols).count());
+        const auto tiles =
+            static_cast<std::size_t>(formats::TileGrid(spec.tile, rows, cols).count());
         if (spec.scale == formats::ScaleFormat::kFp32) {
             scales.resize(tiles, -1.0f);
         } else {
@@ -196,7 +198,8 @@ TEST(QuantizeKernels, PaddingOfAViewIsNeverRead) {
                 for (const char* text : {"e4m3:1x16:f32", "e2m1:1x32:f32", "int8:1x128:f32",
                                          "e2m1:128x128:f32:sr", "mxfp4", "nvfp4", "bf16"}) {
                     const QuantSpec spec = parse_spec(text);
-                    Packed whole(spec, rows, cols), view(spec, rows, cols), transposed(spec, rows, cols);
+                    Packed whole(spec, rows, cols), view(spec, rows, cols),
+                        transposed(spec, rows, cols);
                     formats::quantize_reference(contiguous(copy, rows, cols), spec, kNoise,
                                                 whole.view());
                     for (const std::string& kernel : vector_kernels()) {
@@ -205,7 +208,8 @@ TEST(QuantizeKernels, PaddingOfAViewIsNeverRead) {
                         quantize({turned.data(), rows, cols, 1, stride}, spec, kNoise,
                                  transposed.view());
                         EXPECT_EQ(view.codes, whole.codes) << text << " " << rows << "x" << cols;
-                        EXPECT_EQ(transposed.codes, whole.codes) << text << " " << rows << "x" << cols;
+                        EXPECT_EQ(transposed.codes, whole.codes)
+                            << text << " " << rows << "x" << cols;
                         EXPECT_TRUE(same_bits(view.scales, whole.scales)) << text;
                         EXPECT_TRUE(same_bits(transposed.scales, whole.scales)) << text;
                         EXPECT_EQ(view.scale_codes, whole.scale_codes) << text;
@@ -243,14 +247,16 @@ std::vector<std::vector<float>> corner_rows(std::int64_t cols) {
     fill(-1.0f);
     for (float value : {kNan, kInf, -kInf, kFltMax, -kFltMax, -0.0f, 0x1p-149f}) patch(value);
     // Whole rows scaled into the subnormals, near them, and to the upper end.
-    for (int exponent : {-149, -140, -130, -127, -126, -120, -100, -61, -60, 59, 60, 61, 100, 120}) {
+    for (int exponent :
+         {-149, -140, -130, -127, -126, -120, -100, -61, -60, 59, 60, 61, 100, 120}) {
         rows.push_back(ordinary_matrix(cols, rows.size()));
         for (float& value : rows.back()) value = std::ldexp(value, exponent);
     }
     // Every binade of float32 in one row.
     rows.emplace_back(n);
     for (std::size_t i = 0; i < n; ++i) {
-        rows.back()[i] = std::ldexp(i % 2 == 0 ? 1.5f : -1.25f, static_cast<int>(i * 277 / n) - 149);
+        rows.back()[i] =
+            std::ldexp(i % 2 == 0 ? 1.5f : -1.25f, static_cast<int>(i * 277 / n) - 149);
     }
     rows.push_back(std::vector<float>(n, 0.0f));
     rows.back()[n - 1] = kNan;
@@ -270,7 +276,8 @@ TEST(QuantizeKernels, CornerBlocksGiveTheBitsOfTheReference) {
             expect_equal(contiguous(x, count, cols), spec, kernel, "corners");
             expect_equal({x.data(), cols, count, 1, cols}, spec, kernel, "corners transposed");
             // Each row alone, so that second levels and tensor scales see it undisturbed.
-            if (spec.find("tensor") == std::string::npos && spec.find("+f32") == std::string::npos) {
+            if (spec.find("tensor") == std::string::npos &&
+                spec.find("+f32") == std::string::npos) {
                 continue;
             }
             for (const auto& row : rows) {
@@ -287,7 +294,8 @@ TEST(QuantizeKernels, QuotientsAreCorrectlyRounded) {
     std::vector<float> x(static_cast<std::size_t>(rows * cols));
     for (std::int64_t r = 0; r < rows; ++r) {
         const std::uint64_t at = static_cast<std::uint64_t>(r) << 20;
-        const float amax = std::ldexp(1.0f + std::abs(ordinary(at)) / 128.0f, static_cast<int>(r % 90) - 50);
+        const float amax =
+            std::ldexp(1.0f + std::abs(ordinary(at)) / 128.0f, static_cast<int>(r % 90) - 50);
         for (std::int64_t c = 0; c < cols; ++c) {
             // (k + 1/2) * amax / 240 ... land on and beside the ties of every format here.
             const float tie = (static_cast<float>(c) + 0.5f) / 256.0f * amax;
@@ -300,7 +308,8 @@ TEST(QuantizeKernels, QuotientsAreCorrectlyRounded) {
     for (const std::string& kernel : vector_kernels()) {
         for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4"}) {
             for (const char* rest : {":row:f32", ":row:f32:sr"}) {
-                expect_equal(contiguous(x, rows, cols), std::string(element) + rest, kernel, "ties");
+                expect_equal(contiguous(x, rows, cols), std::string(element) + rest, kernel,
+                             "ties");
             }
         }
     }
@@ -313,13 +322,14 @@ TEST(QuantizeKernels, ResultsDoNotDependOnHowRangesAreCut) {
         for (const char* spec : {"e4m3:128x128:f32", "fp4:sr", "nvfp4:sr", "int8:tensor:f32",
                                  "e5m2:row:f32", "mxfp4", "bf16:sr"}) {
             for (std::int64_t piece : {1, 3, 1000}) {
-                set_parallel_for([piece](std::int64_t count, std::int64_t,
-                                         const std::function<void(std::int64_t, std::int64_t)>& body) {
-                    // Last range first: the order must not matter either.
-                    for (std::int64_t end = count; end > 0; end -= std::min(end, piece)) {
-                        body(std::max<std::int64_t>(0, end - piece), end);
-                    }
-                });
+                set_parallel_for(
+                    [piece](std::int64_t count, std::int64_t,
+                            const std::function<void(std::int64_t, std::int64_t)>& body) {
+                        // Last range first: the order must not matter either.
+                        for (std::int64_t end = count; end > 0; end -= std::min(end, piece)) {
+                            body(std::max<std::int64_t>(0, end - piece), end);
+                        }
+                    });
                 expect_equal(contiguous(x, rows, cols), spec, kernel, "cut");
                 expect_equal({x.data(), cols, rows, 1, cols}, spec, kernel, "cut transposed");
                 set_parallel_for(nullptr);
@@ -369,7 +379,8 @@ TEST(DequantizeKernels, EveryCodeDecodes) {
                 const std::int64_t cols = 256 + shift;
                 Packed packed(spec, 1, cols);
                 for (std::size_t i = 0; i < packed.codes.size(); ++i) {
-                    packed.codes[i] = static_cast<std::uint8_t>(i + static_cast<std::size_t>(shift));
+                    packed.codes[i] =
+                        static_cast<std::uint8_t>(i + static_cast<std::size_t>(shift));
                 }
                 for (std::size_t i = 0; i < packed.scales.size(); ++i) {
                     packed.scales[i] = std::ldexp(1.1f, static_cast<int>(i * 7) - 149);
@@ -392,8 +403,8 @@ TEST(DequantizeKernels, EveryCodeDecodes) {
     }
 }
 
-// The vectorised noise is addressed by element for every start, also where the block number outgrows 32
-// bits (a row far down a huge matrix cannot be tested through quantize itself).
+// The vectorised noise is addressed by element for every start, also where the block number
+// outgrows 32 bits (a row far down a huge matrix cannot be tested through quantize itself).
 TEST(QuantizeKernels, NoiseOfARowBeginsAnywhere) {
     for (std::int64_t cols = 1; cols <= 40; ++cols) {
         const std::int64_t rows = 20;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -52,7 +53,8 @@ void run_reference(const GemmProblem& p, const GemmOperands& operands) {
             for (std::int64_t j = 0; j < p.n; ++j) {
                 double sum = 0.0;
                 for (std::int64_t l = 0; l < p.k; ++l) {
-                    sum += static_cast<double>(a[i * p.k + l]) * static_cast<double>(b[j * p.k + l]);
+                    sum +=
+                        static_cast<double>(a[i * p.k + l]) * static_cast<double>(b[j * p.k + l]);
                 }
                 d[i * p.n + j] = static_cast<float>(sum);
             }
@@ -88,7 +90,8 @@ void check_operand(std::string_view name, const PackedView& view, const QuantSpe
 
 void check(const GemmProblem& p, const GemmOperands& operands) {
     if (p.m < 0 || p.n < 0 || p.k < 0) {
-        throw Error(ErrorCode::kUsage, fmt::format("gemm: negative size {} x {} x {}", p.m, p.n, p.k));
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("gemm: negative size {} x {} x {}", p.m, p.n, p.k));
     }
     if (p.m == 0 || p.n == 0) return;
     if (operands.d == nullptr) throw Error(ErrorCode::kUsage, "gemm: the result has no memory");
@@ -105,7 +108,13 @@ GemmRun gemm(const GemmProblem& problem, const GemmOperands& operands) {
     check(problem, operands);
     const GemmKernel& kernel = choose("gemm", kernels(), problem);
     const GemmRun run{kernel.name, false};
-    if (problem.m > 0 && problem.n > 0) kernel.run(problem, operands);
+    if (problem.m > 0 && problem.n > 0) {
+        if (problem.k > 0) {
+            kernel.run(problem, operands);
+        } else {
+            std::fill_n(operands.d, problem.m * problem.n, 0.0f);
+        }
+    }
     count_gemm(problem.a, problem.b, run,
                static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                    static_cast<double>(problem.k));

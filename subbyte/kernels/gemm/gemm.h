@@ -24,14 +24,15 @@ struct GemmOperands {
 };
 
 // Dense float32 D = A * B^T on decoded operands, handed in by the layer above (LibTorch's matmul).
-using DenseMatmul = std::function<void(std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-                                       const float* b, float* d)>;
+using DenseMatmul = std::function<void(std::int64_t m, std::int64_t n, std::int64_t k,
+                                       const float* a, const float* b, float* d)>;
 void set_dense_matmul(DenseMatmul matmul);
 
 // How a GEMM was carried out.
 struct GemmRun {
     std::string_view kernel;  // name in the list
-    bool native = false;      // true: computed on the packed codes; false: decoded, then multiplied densely
+    bool native =
+        false;  // true: computed on the packed codes; false: decoded, then multiplied densely
 };
 
 // Walks the ordered list and runs the first kernel that accepts. Entries of this list:

@@ -21,7 +21,8 @@ struct GemmCount {
     double multiply_adds = 0.0;  // M * N * K, summed over the runs
 };
 
-// All counts of this process since the last reset, in the order of first appearance. Safe from any thread.
+// All counts of this process since the last reset, in the order of first appearance. Safe from any
+// thread.
 std::vector<GemmCount> gemm_report();
 void reset_gemm_report();
 

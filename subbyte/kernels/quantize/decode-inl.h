@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Codes back to floats.
-// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage, so that
-// each instruction set gets its own copy.
+// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage,
+// so that each instruction set gets its own copy.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ inline F decode_bytes(const std::uint8_t* codes) {
     if constexpr (E::kInteger) {
         return int8_to_float(codes);
     } else if constexpr (E::kMantissa == 2) {
-        return half_to_float(half_shift_left<8>(load_byte_pairs(codes)));  // e5m2: upper half of fp16
+        return half_to_float(
+            half_shift_left<8>(load_byte_pairs(codes)));  // e5m2: upper half of fp16
     } else {
         // e4m3 one bit lower in fp16 is the number times 2^-8; code 7f alone is NaN.
         const Half pairs = load_byte_pairs(codes);
@@ -50,7 +51,8 @@ inline void decode_tile(const std::uint8_t* row, std::int64_t col, std::int64_t 
         }
         if (c < count) {
             std::uint8_t tail[kLanes] = {};
-            std::memcpy(tail, codes + (c - start) / 2, static_cast<std::size_t>((count - c + 1) / 2));
+            std::memcpy(tail, codes + (c - start) / 2,
+                        static_cast<std::size_t>((count - c + 1) / 2));
             store_first(out + c, mul(mul(table(spread_nibbles(tail)), s), g), count - c);
         }
     } else {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scaling and rounding of elements to codes.
-// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage, so that
-// each instruction set gets its own copy.
+// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage,
+// so that each instruction set gets its own copy.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 namespace subbyte::kernels {
 namespace {
 
-// Code of the magnitude y (finite, y >= 0) with the sign of x; the low kBits bits of each lane, the rest
-// is 0. Rounding is one float addition: with m = 2^(e + 23 - kMantissa - s), e the exponent of y (not below
-// that of the smallest normal number), y + m holds rint(y / step * 2^s) in its low mantissa bits, ties to
-// even. s = 16 extra bits make the fraction that stochastic rounding compares with the noise: it carries
-// into the code exactly when noise < fraction.
+// Code of the magnitude y (finite, y >= 0) with the sign of x; the low kBits bits of each lane, the
+// rest is 0. Rounding is one float addition: with m = 2^(e + 23 - kMantissa - s), e the exponent of
+// y (not below that of the smallest normal number), y + m holds rint(y / step * 2^s) in its low
+// mantissa bits, ties to even. s = 16 extra bits make the fraction that stochastic rounding
+// compares with the noise: it carries into the code exactly when noise < fraction.
 template <class E, bool kStochastic>
 inline I encode_magnitude(F y, I x, I noise) {
     y = min(y, set(E::kMax));
@@ -39,10 +39,9 @@ inline I encode_magnitude(F y, I x, I noise) {
         const I exponent = and_(bits(max(y, set(kSmallestNormal))), set(kInfinity));
         I code;
         if constexpr (kStochastic) {
-            // The exponent field counts from 127, the code's from 1 - kBias; the difference rides on the
-            // noise, modulo the bits that the mask keeps.
-            constexpr std::uint32_t kOffset =
-                ((E::kBias - 128u) << E::kMantissa) & kMask;
+            // The exponent field counts from 127, the code's from 1 - kBias; the difference rides
+            // on the noise, modulo the bits that the mask keeps.
+            constexpr std::uint32_t kOffset = ((E::kBias - 128u) << E::kMantissa) & kMask;
             const I m = add(exponent, set(static_cast<std::uint32_t>(kShift - 16) << 23));
             const I w = bits(add(y, floats(m)));
             const I up = xor_(noise, set((kOffset << 16) | 0xFFFFu));
@@ -62,10 +61,11 @@ inline I encode_magnitude(F y, I x, I noise) {
 
 // |x| scaled as the tile wants it.
 //
-// kDivideByReciprocal is the correctly rounded a / s: r + r_low is 1 / s to twice the precision, so q is
-// within one ulp of the quotient, and with r correctly rounded one more step ends on it (Markstein's
-// theorem, e.g. Handbook of Floating-Point Arithmetic, 2nd ed., section 4.7). Scales within 2^-60 .. 2^60
-// keep what underflows on the way far below anything that rounding to a code can see.
+// kDivideByReciprocal is the correctly rounded a / s: r + r_low is 1 / s to twice the precision, so
+// q is within one ulp of the quotient, and with r correctly rounded one more step ends on it
+// (Markstein's theorem, e.g. Handbook of Floating-Point Arithmetic, 2nd ed., section 4.7). Scales
+// within 2^-60 .. 2^60 keep what underflows on the way far below anything that rounding to a code
+// can see.
 template <Scaling kScaling>
 inline F scale_magnitude(F a, const TileFactors& tiles, std::int64_t tile) {
     if constexpr (kScaling == Scaling::kMultiply) return mul(a, set(tiles.reciprocal[tile]));
@@ -138,7 +138,9 @@ inline I encode_bf16_lanes(F value, I noise) {
 template <bool kStochastic>
 void encode_bf16_loop(const float* x, std::int64_t count, const std::uint16_t* noise,
                       std::uint8_t* codes) {
-    const auto words = [&](std::int64_t c) { return kStochastic ? load_words(noise + c) : set(0u); };
+    const auto words = [&](std::int64_t c) {
+        return kStochastic ? load_words(noise + c) : set(0u);
+    };
     std::int64_t c = 0;
     for (; c + kLanes <= count; c += kLanes) {
         store_words(codes + 2 * c, encode_bf16_lanes<kStochastic>(load(x + c), words(c)));

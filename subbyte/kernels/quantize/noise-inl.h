@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Noise words of stochastic rounding.
-// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage, so that
-// each instruction set gets its own copy.
+// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage,
+// so that each instruction set gets its own copy.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,10 @@
 namespace subbyte::kernels {
 namespace {
 
-// Philox4x32-10 on kLanes blocks at once, the numbers of noise_block(). Each word sits in the low half of a
-// 64-bit lane: a product leaves its low half in place and its high half one shift away, and what the
-// upper halves hold is never read. Two vectors of kLanes / 2 blocks keep the multipliers busy.
+// Philox4x32-10 on kLanes blocks at once, the numbers of noise_block(). Each word sits in the low
+// half of a 64-bit lane: a product leaves its low half in place and its high half one shift away,
+// and what the upper halves hold is never read. Two vectors of kLanes / 2 blocks keep the
+// multipliers busy.
 struct PhiloxLanes {
     I c0, c1, c2, c3;
 
@@ -51,7 +52,8 @@ void noise_row(const NoiseAddress& address, std::uint64_t first_block, std::int6
         const auto low = static_cast<std::uint32_t>(index);
         if (low > 0xFFFFFFFFu - kLanes) {  // the counter carries inside this vector
             for (int i = 0; i < kLanes; ++i) {
-                const PhiloxBlock block = noise_block(address, index + static_cast<std::uint64_t>(i));
+                const PhiloxBlock block =
+                    noise_block(address, index + static_cast<std::uint64_t>(i));
                 std::memcpy(target + 8 * i, &block, sizeof(block));
             }
             continue;

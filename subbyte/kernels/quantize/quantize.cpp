@@ -24,8 +24,8 @@ struct QuantizeProblem {
 
 using QuantizeKernel = Kernel<QuantizeProblem, void (*)(const MatrixView&, const QuantSpec&,
                                                         const NoiseAddress&, const PackedView&)>;
-using DequantizeKernel = Kernel<QuantSpec, void (*)(const PackedView&, const QuantSpec&, std::int64_t,
-                                                    std::int64_t, float*)>;
+using DequantizeKernel = Kernel<QuantSpec, void (*)(const PackedView&, const QuantSpec&,
+                                                    std::int64_t, std::int64_t, float*)>;
 
 constexpr auto accept_quantize = [](const QuantizeProblem&) { return Refusal{}; };
 constexpr auto accept_dequantize = [](const QuantSpec&) { return Refusal{}; };
@@ -69,12 +69,11 @@ void check(std::string_view op, const QuantSpec& spec, std::int64_t rows, std::i
                         : spec.scale == ScaleFormat::kNone ? true
                                                            : packed.scale_codes != nullptr;
     if (values == nullptr || packed.codes == nullptr || !scales) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("{}: {} x {} as {} without memory for {}", op, rows, cols,
-                                formats::to_string(spec),
-                                values == nullptr         ? "the values"
-                                : packed.codes == nullptr ? "the codes"
-                                                          : "the scales"));
+        throw Error(ErrorCode::kUsage, fmt::format("{}: {} x {} as {} without memory for {}", op,
+                                                   rows, cols, formats::to_string(spec),
+                                                   values == nullptr         ? "the values"
+                                                   : packed.codes == nullptr ? "the codes"
+                                                                             : "the scales"));
     }
     if (spec.second_level && packed.global_scale == nullptr) {
         throw Error(ErrorCode::kUsage, fmt::format("{}: {} without memory for the second level", op,

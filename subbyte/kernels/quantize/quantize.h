@@ -9,9 +9,10 @@
 
 namespace subbyte::kernels {
 
-// Ordered list of quantise kernels (newest instruction set first, the reference last). All of them give
-// the bits of formats::quantize_reference, for any thread count. Error kUsage for negative sizes, missing
-// pointers, or 2^51 elements and more (the noise of stochastic rounding is addressed by element).
+// Ordered list of quantise kernels (newest instruction set first, the reference last). All of them
+// give the bits of formats::quantize_reference, for any thread count. Error kUsage for negative
+// sizes, missing pointers, or 2^51 elements and more (the noise of stochastic rounding is addressed
+// by element).
 void quantize(const formats::MatrixView& source, const formats::QuantSpec& spec,
               const NoiseAddress& noise, const formats::PackedView& packed);
 

@@ -1,8 +1,8 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// RowOps for one instruction set, whose simd/*-inl.h must be included before. Everything has internal
-// linkage: each instruction set gets its own copy.
+// RowOps for one instruction set, whose simd/*-inl.h must be included before. Everything has
+// internal linkage: each instruction set gets its own copy.
 #pragma once
 
 #include "subbyte/kernels/quantize/decode-inl.h"
@@ -16,6 +16,7 @@ namespace {
 
 constexpr RowOps kRowOps{
     amax_row,
+    amax_columns,
     scale_tiles,
     {{encode_row<E4m3, false>, encode_row<E4m3, true>},
      {encode_row<E5m2, false>, encode_row<E5m2, true>},

@@ -10,8 +10,8 @@
 namespace subbyte::kernels {
 
 // How the elements of a tile are scaled before they are rounded. `kDivide` is x / scale;
-// `kDivideByReciprocal` gives the same bits with multiply-adds where the scale is far from the limits of
-// float32 (see encode-inl.h). `kZero`: the tile holds NaN or Inf, all codes are 0.
+// `kDivideByReciprocal` gives the same bits with multiply-adds where the scale is far from the
+// limits of float32 (see encode-inl.h). `kZero`: the tile holds NaN or Inf, all codes are 0.
 enum class Scaling : std::int32_t { kZero, kMultiply, kDivide, kDivideByReciprocal };
 
 // The scales of neighbouring tiles, one entry each; room for `count` rounded up to 16.
@@ -20,21 +20,26 @@ struct TileFactors {
     float* reciprocal;      // multiplier; 1 / scale rounded to nearest for kDivideByReciprocal
     float* reciprocal_low;  // 1 / scale - reciprocal
     Scaling* scaling;
-    std::uint8_t* codes;    // E8M0, UE4M3: what is stored
+    std::uint8_t* codes;  // E8M0, UE4M3: what is stored
+
+    TileFactors from(std::int64_t tile) const {
+        return {scale + tile, reciprocal + tile, reciprocal_low + tile, scaling + tile,
+                codes + tile};
+    }
 };
 
 // What the scale of a tile depends on besides its amax.
 struct ScaleProblem {
     formats::ScaleFormat format;
     formats::ScaleRule rule;
-    float max;                     // of the element
+    float max;  // of the element
     int emax;
-    int mantissa_digits;           // that ScaleRule::kEven rounds to
+    int mantissa_digits;  // that ScaleRule::kEven rounds to
     formats::SecondLevel level;
 };
 
-// A stretch of one row: columns [begin, end) of a matrix whose tiles are `tile_cols` wide. Pointers to
-// elements point at column `begin`; pointers to tiles at the tile that holds it.
+// A stretch of one row: columns [begin, end) of a matrix whose tiles are `tile_cols` wide. Pointers
+// to elements point at column `begin`; pointers to tiles at the tile that holds it.
 struct RowSpan {
     std::int64_t begin = 0, end = 0;
     std::int64_t tile_cols = 1;
@@ -47,26 +52,31 @@ struct RowOps {
     // amax[i] = max(amax[i], largest magnitude in tile i of the span), as float bits.
     void (*amax)(const float* x, const RowSpan& span, std::uint32_t* amax);
 
+    // The same down a transposed source: amax[i] = max(amax[i], |source[c * stride + i]| for c <
+    // cols).
+    void (*amax_columns)(const float* source, std::int64_t stride, std::int64_t rows,
+                         std::int64_t cols, std::uint32_t* amax);
+
     // Scales of `count` tiles from their amax bits; the numbers of formats::tile_scale().
     void (*scales)(const ScaleProblem& problem, const std::uint32_t* amax, std::int64_t count,
                    const TileFactors& tiles);
 
-    // One code per byte, by element format (index of ElementIndex) and rounding (1: stochastic, with
+    // One code per byte, by element format (element_index) and rounding (1: stochastic, with
     // one noise word per element).
     using Encode = void (*)(const float* x, const RowSpan& span, const TileFactors& tiles,
                             const std::uint16_t* noise, std::uint8_t* codes);
     Encode encode[5][2];
 
-    // Bytes with one 4-bit code each to two codes per byte, first one low. Of an odd count the last high
-    // nibble is 0.
+    // Bytes with one 4-bit code each to two codes per byte, first one low. Of an odd count the last
+    // high nibble is 0.
     void (*pack_nibbles)(const std::uint8_t* codes, std::int64_t count, std::uint8_t* packed);
 
     // IEEE conversion to bf16; noise == nullptr: nearest even.
     void (*encode_bf16)(const float* x, std::int64_t count, const std::uint16_t* noise,
                         std::uint8_t* codes);
 
-    // 16-bit noise of elements [8 * first_block, 8 * (first_block + blocks)); `out` has room for `blocks`
-    // rounded up to a multiple of 16.
+    // 16-bit noise of elements [8 * first_block, 8 * (first_block + blocks)); `out` has room for
+    // `blocks` rounded up to a multiple of 16.
     void (*noise)(const NoiseAddress& address, std::uint64_t first_block, std::int64_t blocks,
                   std::uint16_t* out);
 
@@ -82,8 +92,11 @@ struct RowOps {
     void (*decode_bf16)(const std::uint8_t* codes, std::int64_t count, float* out);
 };
 
-// Order of RowOps::encode and RowOps::decode; the order of formats::element_formats().
-enum ElementIndex { kE4m3, kE5m2, kE2m1, kInt8, kInt4 };
+// Place of a scaled element format in RowOps::encode and RowOps::decode: e4m3, e5m2, e2m1, int8,
+// int4.
+inline int element_index(const formats::ElementFormat& element) {
+    return static_cast<int>(&element - formats::element_formats().data());
+}
 
 const RowOps& avx2_row_ops();
 const RowOps& avx512_row_ops();

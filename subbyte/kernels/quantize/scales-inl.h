@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scales of tiles from their amax; the vector form of formats::tile_scale().
-// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage, so that
-// each instruction set gets its own copy.
+// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage,
+// so that each instruction set gets its own copy.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 namespace subbyte::kernels {
 namespace {
 
-// Everything a tile can be told about, kLanes tiles at once. `finite` masks tiles without NaN and Inf.
+// Everything a tile can be told about, kLanes tiles at once. `finite` masks tiles without NaN and
+// Inf.
 struct ScaleLanes {
     F scale, reciprocal, reciprocal_low;
     I scaling, code;
@@ -34,8 +35,9 @@ inline ScaleLanes fp32_lanes(const ScaleProblem& problem, I amax) {
     return {floats(s), reciprocal, low, scaling, set(0u)};
 }
 
-// Exponent fields instead of logarithms: emax >= 2 for every element, so that all subnormal amax clamp to
-// code 0 whatever their own exponent. The reciprocal of 2^(code - 127) is exact, 2^-127 at the far end.
+// Exponent fields instead of logarithms: emax >= 2 for every element, so that all subnormal amax
+// clamp to code 0 whatever their own exponent. The reciprocal of 2^(code - 127) is exact, 2^-127 at
+// the far end.
 inline ScaleLanes e8m0_lanes(const ScaleProblem& problem, I amax) {
     using formats::ScaleRule;
     const I mantissa = and_(amax, set(0x7FFFFFu));

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Element formats as compile-time constants, walks over tiles, amax and transposed copies.
-// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage, so that
-// each instruction set gets its own copy.
+// Written once in the vocabulary of simd/*-inl.h, which must be included before; internal linkage,
+// so that each instruction set gets its own copy.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,8 @@ struct Int4 {
 
 inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
-// Calls body(tile, first column, end column) for each tile of the span, columns counted from its begin.
+// Calls body(tile, first column, end column) for each tile of the span, columns counted from its
+// begin.
 template <class Body>
 inline void for_tiles(const RowSpan& span, Body body) {
     const std::int64_t first = span.begin / span.tile_cols;
@@ -105,6 +106,32 @@ void amax_row(const float* x, const RowSpan& span, std::uint32_t* amax) {
         const std::uint32_t largest = reduce_max(max_unsigned(a, b));
         if (largest > amax[tile]) amax[tile] = largest;
     });
+}
+
+void amax_columns(const float* source, std::int64_t stride, std::int64_t rows, std::int64_t cols,
+                  std::uint32_t* amax) {
+    const I magnitude = set(kMagnitude);
+    constexpr int kAtOnce = 4;
+    std::int64_t r = 0;
+    for (; r + kAtOnce * kLanes <= rows; r += kAtOnce * kLanes) {
+        I m[kAtOnce];
+        for (int i = 0; i < kAtOnce; ++i) m[i] = load_int(amax + r + i * kLanes);
+        for (std::int64_t c = 0; c < cols; ++c) {
+            const float* const p = source + c * stride + r;
+            for (int i = 0; i < kAtOnce; ++i) {
+                m[i] = max_unsigned(m[i], and_(bits(load(p + i * kLanes)), magnitude));
+            }
+        }
+        for (int i = 0; i < kAtOnce; ++i) store_int(amax + r + i * kLanes, m[i]);
+    }
+    for (; r < rows; r += kLanes) {
+        const std::int64_t n = smaller(kLanes, rows - r);
+        I m = bits(load_first(reinterpret_cast<const float*>(amax + r), n));
+        for (std::int64_t c = 0; c < cols; ++c) {
+            m = max_unsigned(m, and_(bits(load_first(source + c * stride + r, n)), magnitude));
+        }
+        store_first(reinterpret_cast<float*>(amax + r), floats(m), n);
+    }
 }
 
 void transpose_rows(const float* source, std::int64_t source_stride, std::int64_t rows,

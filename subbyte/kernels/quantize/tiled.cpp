@@ -21,17 +21,20 @@ using formats::QuantSpec;
 using formats::ScaleFormat;
 using formats::TileGrid;
 
-constexpr std::int64_t kChunkColumns = 1024;       // of a row: values, codes and noise stay in L1
+constexpr std::int64_t kChunkColumns = 1024;        // of a row: values, codes and noise stay in L1
 constexpr std::int64_t kChunkElements = 32 * 1024;  // of several rows: values stay in L2
+constexpr std::int64_t kBatchElements = 4 * 1024;   // values wait in L1 for their scales
 constexpr std::int64_t kChunkRows = 16;
 constexpr std::int64_t kTransposedRows = 128;  // eight cache lines of each source column
 constexpr std::int64_t kTransposedElements = 16 * 1024;
+constexpr std::int64_t kTaskElements = 64 * 1024;
 
-// How a matrix is cut into chunks, numbered row-major. With `local` tiles every chunk holds whole tiles;
-// otherwise tiles span chunks and their amax comes from a pass of its own.
+// How a matrix is cut into chunks, numbered row-major. With `local` tiles every chunk holds whole
+// tiles; otherwise tiles span chunks and their amax comes from a pass of its own.
 struct Chunking {
-    std::int64_t rows = 1, cols = 1;            // size of a full chunk
-    std::int64_t down = 0, across = 0;          // number of chunks
+    std::int64_t rows = 1, cols = 1;    // size of a full chunk
+    std::int64_t down = 0, across = 0;  // number of chunks
+    std::int64_t grain = 1;             // chunks that pay for a thread
     bool local = true;
 
     Chunking(const MatrixView& source, const QuantSpec& spec, const TileGrid& grid) {
@@ -43,15 +46,13 @@ struct Chunking {
         // Chunks of an even number of columns, so that 4-bit codes start at a byte.
         const std::int64_t unit_cols = local ? grid.tile_cols * (1 + grid.tile_cols % 2) : 2;
         rows = unit_rows * std::max<std::int64_t>(1, least / unit_rows);
-        const std::int64_t most = std::min(kChunkColumns, transposed ? kTransposedElements / rows
-                                                                     : kChunkElements / unit_rows);
+        const std::int64_t most = std::min(
+            kChunkColumns, transposed ? kTransposedElements / rows : kChunkElements / unit_rows);
         cols = unit_cols * std::max<std::int64_t>(1, most / unit_cols);
         down = (source.rows + rows - 1) / rows;
         across = (source.cols + cols - 1) / cols;
-    }
-    // Enough chunks per task to pay for a thread.
-    std::int64_t grain() const {
-        return std::max<std::int64_t>(1, 2 * kChunkElements / (rows * cols));
+        grain = std::max<std::int64_t>(
+            1, kTaskElements / (std::min(rows, source.rows) * std::min(cols, source.cols)));
     }
 };
 
@@ -83,16 +84,15 @@ Scratch& scratch() {
     return instance;
 }
 
-int element_index(const QuantSpec& spec) {
-    return static_cast<int>(spec.element - formats::element_formats().data());
-}
-
 ScaleProblem scale_problem(const QuantSpec& spec) {
     if (!spec.is_scaled()) return {};
     const formats::ElementFormat& element = *spec.element;
     const bool integer = element.kind == formats::ElementKind::kInteger;
-    return {spec.scale,     spec.rule, element.max,
-            element.emax(), integer ? element.bits - 2 : element.mantissa_bits,
+    return {spec.scale,
+            spec.rule,
+            element.max,
+            element.emax(),
+            integer ? element.bits - 2 : element.mantissa_bits,
             {}};
 }
 
@@ -101,17 +101,23 @@ class Quantizer {
 public:
     Quantizer(const RowOps& ops, const MatrixView& source, const QuantSpec& spec,
               const NoiseAddress& noise, const PackedView& packed)
-        : ops_(ops), source_(source), spec_(spec), noise_(noise), packed_(packed),
-          grid_(spec.tile, source.rows, source.cols), chunks_(source, spec, grid_),
-          stride_(formats::row_bytes(spec, source.cols)), scales_(scale_problem(spec)) {}
+        : ops_(ops),
+          source_(source),
+          spec_(spec),
+          noise_(noise),
+          packed_(packed),
+          grid_(spec.tile, source.rows, source.cols),
+          chunks_(source, spec, grid_),
+          stride_(formats::row_bytes(spec, source.cols)),
+          scales_(scale_problem(spec)) {}
 
     void run() {
         if (spec_.is_scaled() && !chunks_.local) find_amax();
-        parallel_for(chunks_.down * chunks_.across, chunks_.grain(),
+        parallel_for(chunks_.down * chunks_.across, chunks_.grain,
                      [this](std::int64_t begin, std::int64_t end) {
-            const IeeeFloatScope exact;
-            for (std::int64_t i = begin; i < end; ++i) quantize_chunk(i);
-        });
+                         const IeeeFloatScope exact;
+                         for (std::int64_t i = begin; i < end; ++i) quantize_chunk(i);
+                     });
     }
 
 private:
@@ -123,13 +129,18 @@ private:
         const float* row(std::int64_t r) const { return values + (r - row0) * stride; }
     };
 
-    // The values of a chunk, copied row-major when the source's columns are strided.
-    Chunk load_chunk(std::int64_t index) const {
+    Chunk place_chunk(std::int64_t index) const {
         Chunk chunk{};
         chunk.row0 = index / chunks_.across * chunks_.rows;
         chunk.col0 = index % chunks_.across * chunks_.cols;
         chunk.row1 = std::min(source_.rows, chunk.row0 + chunks_.rows);
         chunk.col1 = std::min(source_.cols, chunk.col0 + chunks_.cols);
+        return chunk;
+    }
+
+    // The values of a chunk, copied row-major when the source's columns are strided.
+    Chunk load_chunk(std::int64_t index) const {
+        Chunk chunk = place_chunk(index);
         const float* const first =
             source_.data + chunk.row0 * source_.row_stride + chunk.col0 * source_.col_stride;
         if (source_.col_stride == 1) {
@@ -138,7 +149,7 @@ private:
             return chunk;
         }
         const std::int64_t rows = chunk.row1 - chunk.row0, cols = chunk.cols();
-        chunk.stride = (cols + 15) / 16 * 16;
+        chunk.stride = (cols + 15) / 16 * 16 + 16;
         float* const copy = scratch().values.reserve(static_cast<std::size_t>(rows * chunk.stride));
         if (source_.row_stride == 1) {
             ops_.transpose(first, source_.col_stride, rows, cols, copy, chunk.stride);
@@ -157,10 +168,13 @@ private:
     // First pass for tiles that span chunks: their amax, and the second level.
     void find_amax() {
         amax_.assign(static_cast<std::size_t>(grid_.count()), 0);
-        parallel_for(chunks_.down * chunks_.across, chunks_.grain(),
+        parallel_for(chunks_.down * chunks_.across, chunks_.grain,
                      [this](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t i = begin; i < end; ++i) amax_chunk(load_chunk(i));
-        });
+                         const bool down = source_.row_stride == 1 && source_.col_stride != 1;
+                         for (std::int64_t i = begin; i < end; ++i) {
+                             down ? amax_down_chunk(place_chunk(i)) : amax_chunk(load_chunk(i));
+                         }
+                     });
         if (!spec_.second_level) return;
         std::uint32_t tensor_amax = 0;
         for (std::uint32_t bits : amax_) {
@@ -175,7 +189,7 @@ private:
     void amax_chunk(const Chunk& chunk) {
         const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
         const std::int64_t first = chunk.col0 / grid_.tile_cols;
-        const std::int64_t count = (chunk.col1 - 1) / grid_.tile_cols - first + 1;
+        const std::int64_t count = tiles_across(chunk);
         for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) {
             std::uint32_t* const local = scratch().zero_amax(count);
             ops_.amax(chunk.row(r), span, local);
@@ -185,11 +199,30 @@ private:
         }
     }
 
-    // Chunks of several threads may meet in one tile; the largest does not depend on who comes first.
+    // The same for a transposed source, without turning it over.
+    void amax_down_chunk(const Chunk& chunk) {
+        const std::int64_t rows = chunk.row1 - chunk.row0;
+        for (std::int64_t c = chunk.col0; c < chunk.col1;) {
+            const std::int64_t tile = c / grid_.tile_cols;
+            const std::int64_t end = std::min(chunk.col1, (tile + 1) * grid_.tile_cols);
+            std::uint32_t* const local = scratch().zero_amax(rows);
+            ops_.amax_columns(source_.data + chunk.row0 + c * source_.col_stride,
+                              source_.col_stride, rows, end - c, local);
+            for (std::int64_t r = 0; r < rows; ++r) {
+                const std::int64_t tile_row = (chunk.row0 + r) / grid_.tile_rows;
+                raise(amax_[static_cast<std::size_t>(tile_row * grid_.grid_cols + tile)], local[r]);
+            }
+            c = end;
+        }
+    }
+
+    // Chunks of several threads may meet in one tile; the largest does not depend on who comes
+    // first.
     static void raise(std::uint32_t& shared, std::uint32_t value) {
         std::atomic_ref<std::uint32_t> tile(shared);
         std::uint32_t seen = tile.load(std::memory_order_relaxed);
-        while (seen < value && !tile.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+        while (seen < value &&
+               !tile.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
         }
     }
 
@@ -199,35 +232,56 @@ private:
             for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) encode_unscaled(chunk, r);
             return;
         }
+        // So many rows of tiles at a time that the values are still in L1 when they are encoded.
+        const std::int64_t batch =
+            grid_.tile_rows *
+            std::max<std::int64_t>(1, kBatchElements / chunk.cols() / grid_.tile_rows);
         for (std::int64_t r = chunk.row0; r < chunk.row1;) {
-            const std::int64_t tile_row = r / grid_.tile_rows;
-            const std::int64_t end = std::min(chunk.row1, (tile_row + 1) * grid_.tile_rows);
+            const std::int64_t start = r / grid_.tile_rows * grid_.tile_rows;
+            const std::int64_t end = std::min(chunk.row1, start + batch);
             const TileFactors tiles = scale_tiles(chunk, r, end);
-            for (; r < end; ++r) encode_row(chunk, r, tiles);
+            const std::int64_t count = tiles_across(chunk);
+            for (; r < end; ++r) {
+                encode_row(chunk, r, tiles.from((r - start) / grid_.tile_rows * count));
+            }
         }
     }
 
-    // Factors of the tiles under rows [begin, end) of the chunk, all of one row of tiles. The chunk that
-    // holds the first element of a tile stores its scale.
+    std::int64_t tiles_across(const Chunk& chunk) const {
+        return (chunk.col1 - 1) / grid_.tile_cols - chunk.col0 / grid_.tile_cols + 1;
+    }
+
+    // Factors of the tiles under rows [begin, end) of the chunk, row-major. The chunk that holds
+    // the first element of a tile stores its scale.
     TileFactors scale_tiles(const Chunk& chunk, std::int64_t begin, std::int64_t end) {
-        const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
-        const std::int64_t first = chunk.col0 / grid_.tile_cols;
-        const std::int64_t count = (chunk.col1 - 1) / grid_.tile_cols - first + 1;
-        const std::int64_t tile0 = begin / grid_.tile_rows * grid_.grid_cols + first;
-        std::uint32_t* const amax = scratch().zero_amax(count);
+        const std::int64_t count = tiles_across(chunk), first = chunk.col0 / grid_.tile_cols;
+        const std::int64_t top = begin / grid_.tile_rows;
+        const std::int64_t bottom = (end - 1) / grid_.tile_rows + 1;
+        const std::int64_t all = (bottom - top) * count;
+        std::uint32_t* const amax = scratch().zero_amax(all);
         if (chunks_.local) {
-            for (std::int64_t r = begin; r < end; ++r) ops_.amax(chunk.row(r), span, amax);
+            const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
+            for (std::int64_t r = begin; r < end; ++r) {
+                ops_.amax(chunk.row(r), span, amax + (r / grid_.tile_rows - top) * count);
+            }
         } else {
-            std::copy_n(amax_.data() + tile0, count, amax);
+            for (std::int64_t t = top; t < bottom; ++t) {
+                std::copy_n(amax_.data() + t * grid_.grid_cols + first, count,
+                            amax + (t - top) * count);
+            }
         }
-        const TileFactors tiles = scratch().tiles(count);
-        ops_.scales(scales_, amax, count, tiles);
-        if (begin % grid_.tile_rows != 0) return tiles;
+        const TileFactors tiles = scratch().tiles(all);
+        ops_.scales(scales_, amax, all, tiles);
         const std::int64_t skip = chunk.col0 % grid_.tile_cols == 0 ? 0 : 1;
-        if (spec_.scale == ScaleFormat::kFp32) {
-            std::copy(tiles.scale + skip, tiles.scale + count, packed_.scales_f32 + tile0 + skip);
-        } else {
-            std::copy(tiles.codes + skip, tiles.codes + count, packed_.scale_codes + tile0 + skip);
+        for (std::int64_t t = top; t < bottom; ++t) {
+            if (t * grid_.tile_rows < begin) continue;
+            const TileFactors row = tiles.from((t - top) * count);
+            const std::int64_t target = t * grid_.grid_cols + first + skip;
+            if (spec_.scale == ScaleFormat::kFp32) {
+                std::copy(row.scale + skip, row.scale + count, packed_.scales_f32 + target);
+            } else {
+                std::copy(row.codes + skip, row.codes + count, packed_.scale_codes + target);
+            }
         }
         return tiles;
     }
@@ -237,9 +291,8 @@ private:
         if (!spec_.stochastic()) return nullptr;
         const auto element = static_cast<std::uint64_t>(r * source_.cols + chunk.col0);
         const std::uint64_t block = element / 8;
-        const auto blocks =
-            static_cast<std::int64_t>((element + static_cast<std::uint64_t>(chunk.cols()) + 7) / 8 -
-                                      block);
+        const auto blocks = static_cast<std::int64_t>(
+            (element + static_cast<std::uint64_t>(chunk.cols()) + 7) / 8 - block);
         // Whole groups of 16 blocks are written, and whole vectors are read past the last element.
         const auto room = static_cast<std::size_t>((blocks + 15) / 16 * 128 + 16);
         std::uint16_t* const words = scratch().noise.reserve(room);
@@ -249,7 +302,7 @@ private:
 
     void encode_row(const Chunk& chunk, std::int64_t r, const TileFactors& tiles) const {
         const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
-        const auto encode = ops_.encode[element_index(spec_)][spec_.stochastic() ? 1 : 0];
+        const auto encode = ops_.encode[element_index(*spec_.element)][spec_.stochastic() ? 1 : 0];
         const std::uint16_t* const noise = row_noise(chunk, r);
         std::uint8_t* const row = packed_.codes + r * stride_;
         if (spec_.element->bits == 8) {
@@ -290,47 +343,6 @@ void quantize_tiled(const RowOps& ops, const MatrixView& source, const QuantSpec
     if (packed.global_scale != nullptr) *packed.global_scale = 1.0f;
     if (source.rows == 0 || source.cols == 0) return;
     Quantizer(ops, source, spec, noise, packed).run();
-}
-
-void dequantize_tiled(const RowOps& ops, const PackedView& packed, const QuantSpec& spec,
-                      std::int64_t rows, std::int64_t cols, float* out) {
-    if (rows == 0 || cols == 0) return;
-    const TileGrid grid(spec.tile, rows, cols);
-    const std::int64_t stride = formats::row_bytes(spec, cols);
-    const float global = spec.second_level ? *packed.global_scale : 1.0f;
-    const std::int64_t grain = std::max<std::int64_t>(1, 2 * kChunkElements / cols);
-    parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
-        const IeeeFloatScope exact;
-        std::int64_t decoded_tile_row = -1;
-        float* decoded = nullptr;  // scales of that row of tiles
-        for (std::int64_t r = begin; r < end; ++r) {
-            const std::uint8_t* const row = packed.codes + r * stride;
-            float* const target = out + r * cols;
-            if (!spec.is_scaled()) {
-                if (spec.is_fp32()) {
-                    std::memcpy(target, row, static_cast<std::size_t>(4 * cols));
-                } else {
-                    ops.decode_bf16(row, cols, target);
-                }
-                continue;
-            }
-            const std::int64_t tile0 = r / grid.tile_rows * grid.grid_cols;
-            const float* scales = packed.scales_f32 + tile0;
-            if (spec.scale != ScaleFormat::kFp32) {
-                if (decoded_tile_row != tile0) {
-                    decoded =
-                        scratch().values.reserve(static_cast<std::size_t>(grid.grid_cols));
-                    for (std::int64_t i = 0; i < grid.grid_cols; ++i) {
-                        decoded[i] =
-                            formats::decode_scale(spec.scale, packed.scale_codes[tile0 + i]);
-                    }
-                    decoded_tile_row = tile0;
-                }
-                scales = decoded;
-            }
-            ops.decode[element_index(spec)](row, {0, cols, grid.tile_cols}, scales, global, target);
-        }
-    });
 }
 
 }  // namespace subbyte::kernels

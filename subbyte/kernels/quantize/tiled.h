@@ -8,14 +8,15 @@
 namespace subbyte::kernels {
 
 // Quantisation and its inverse with the inner loops of one instruction set: the bits of
-// formats::quantize_reference and dequantize_reference for every spec, any strides and any thread count.
-// The matrix is cut into chunks of whole tiles that fit the cache; transposed sources are turned over
-// chunk by chunk. Tiles too large for a chunk get their amax in a pass of its own.
+// formats::quantize_reference and dequantize_reference for every spec, any strides and any thread
+// count. The matrix is cut into chunks of whole tiles that fit the cache; transposed sources are
+// turned over chunk by chunk. Tiles too large for a chunk get their amax in a pass of its own.
 void quantize_tiled(const RowOps& ops, const formats::MatrixView& source,
                     const formats::QuantSpec& spec, const NoiseAddress& noise,
                     const formats::PackedView& packed);
 
 void dequantize_tiled(const RowOps& ops, const formats::PackedView& packed,
-                      const formats::QuantSpec& spec, std::int64_t rows, std::int64_t cols, float* out);
+                      const formats::QuantSpec& spec, std::int64_t rows, std::int64_t cols,
+                      float* out);
 
 }  // namespace subbyte::kernels

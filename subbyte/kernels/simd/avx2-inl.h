@@ -1,8 +1,8 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vector vocabulary of the kernels on AVX2 + FMA + F16C; the same names as avx512-inl.h. Include it
-// only from *_avx2.cpp: everything has internal linkage.
+// The vector vocabulary of the kernels on AVX2 + FMA + F16C; the same names as avx512-inl.h.
+// Include it only from *_avx2.cpp: everything has internal linkage.
 #pragma once
 
 #include <immintrin.h>
@@ -50,8 +50,14 @@ inline I merge(I mask, I a, I b) {  // mask ? a : b, bit by bit
     return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
 }
 inline I max_unsigned(I a, I b) { return _mm256_max_epu32(a, b); }
-template <int N> inline I shift_left(I v) { return _mm256_slli_epi32(v, N); }
-template <int N> inline I shift_right(I v) { return _mm256_srli_epi32(v, N); }
+template <int N>
+inline I shift_left(I v) {
+    return _mm256_slli_epi32(v, N);
+}
+template <int N>
+inline I shift_right(I v) {
+    return _mm256_srli_epi32(v, N);
+}
 inline I sign_mask(I v) { return _mm256_srai_epi32(v, 31); }
 inline std::uint32_t reduce_max(I v) {
     __m128i m = _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -83,8 +89,14 @@ inline F int_to_float(I v) { return _mm256_cvtepi32_ps(v); }
 
 // 64-bit lanes: full products of the even 32-bit lanes, shifts, and (low half of a, low half of b).
 inline I mul_even(I a, I b) { return _mm256_mul_epu32(a, b); }
-template <int N> inline I shift_left64(I v) { return _mm256_slli_epi64(v, N); }
-template <int N> inline I shift_right64(I v) { return _mm256_srli_epi64(v, N); }
+template <int N>
+inline I shift_left64(I v) {
+    return _mm256_slli_epi64(v, N);
+}
+template <int N>
+inline I shift_right64(I v) {
+    return _mm256_srli_epi64(v, N);
+}
 inline I interleave_low(I a, I b) { return _mm256_blend_epi32(a, shift_left64<32>(b), 0xAA); }
 
 inline I load_int(const std::uint32_t* p) {
@@ -119,7 +131,8 @@ struct NibbleTable {
     explicit NibbleTable(const float* table) : low(load(table)), high(load(table + 8)) {}
     F operator()(I codes) const {
         return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, codes),
-                                _mm256_permutevar8x32_ps(high, codes), floats(shift_left<28>(codes)));
+                                _mm256_permutevar8x32_ps(high, codes),
+                                floats(shift_left<28>(codes)));
     }
 };
 
@@ -128,7 +141,10 @@ using Half = __m128i;
 inline Half load_byte_pairs(const std::uint8_t* p) {
     return _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
 }
-template <int N> inline Half half_shift_left(Half v) { return _mm_slli_epi16(v, N); }
+template <int N>
+inline Half half_shift_left(Half v) {
+    return _mm_slli_epi16(v, N);
+}
 inline Half half_set(int x) { return _mm_set1_epi16(static_cast<short>(x)); }
 inline Half half_and(Half a, Half b) { return _mm_and_si128(a, b); }
 inline Half half_or(Half a, Half b) { return _mm_or_si128(a, b); }

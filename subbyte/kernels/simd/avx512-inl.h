@@ -1,15 +1,17 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vector vocabulary of the kernels on AVX-512. Include it only from *_avx512.cpp: everything has
-// internal linkage, so that no function compiled for this instruction set can be linked into another.
+// The vector vocabulary of the kernels on AVX-512. Include it only from *_avx512.cpp: everything
+// has internal linkage, so that no function compiled for this instruction set can be linked into
+// another.
 #pragma once
 
 #include <immintrin.h>
 
 #include <cstdint>
 
-// GCC 12 warns about the deliberately undefined operands inside its own intrinsics (GCC bug 105593).
+// GCC 12 warns about the deliberately undefined operands inside its own intrinsics (GCC bug
+// 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 namespace subbyte::kernels {
@@ -22,9 +24,13 @@ using I = __m512i;  // kLanes 32-bit integers
 inline __mmask16 lanes_mask(std::int64_t n) { return static_cast<__mmask16>((1u << n) - 1); }
 
 inline F load(const float* p) { return _mm512_loadu_ps(p); }
-inline F load_first(const float* p, std::int64_t n) { return _mm512_maskz_loadu_ps(lanes_mask(n), p); }
+inline F load_first(const float* p, std::int64_t n) {
+    return _mm512_maskz_loadu_ps(lanes_mask(n), p);
+}
 inline void store(float* p, F v) { _mm512_storeu_ps(p, v); }
-inline void store_first(float* p, F v, std::int64_t n) { _mm512_mask_storeu_ps(p, lanes_mask(n), v); }
+inline void store_first(float* p, F v, std::int64_t n) {
+    _mm512_mask_storeu_ps(p, lanes_mask(n), v);
+}
 
 inline F set(float x) { return _mm512_set1_ps(x); }
 inline I set(std::uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
@@ -45,10 +51,18 @@ inline I and_(I a, I b) { return _mm512_and_si512(a, b); }
 inline I or_(I a, I b) { return _mm512_or_si512(a, b); }
 inline I xor_(I a, I b) { return _mm512_xor_si512(a, b); }
 inline I xor3(I a, I b, I c) { return _mm512_ternarylogic_epi32(a, b, c, 0x96); }
-inline I merge(I mask, I a, I b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xCA); }  // mask ? a : b
+inline I merge(I mask, I a, I b) {
+    return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
+}  // mask ? a : b
 inline I max_unsigned(I a, I b) { return _mm512_max_epu32(a, b); }
-template <int N> inline I shift_left(I v) { return _mm512_slli_epi32(v, N); }
-template <int N> inline I shift_right(I v) { return _mm512_srli_epi32(v, N); }
+template <int N>
+inline I shift_left(I v) {
+    return _mm512_slli_epi32(v, N);
+}
+template <int N>
+inline I shift_right(I v) {
+    return _mm512_srli_epi32(v, N);
+}
 inline I sign_mask(I v) { return _mm512_srai_epi32(v, 31); }
 inline std::uint32_t reduce_max(I v) { return _mm512_reduce_max_epu32(v); }
 inline I equal(I a, I b) { return _mm512_movm_epi32(_mm512_cmpeq_epi32_mask(a, b)); }
@@ -70,9 +84,17 @@ inline F int_to_float(I v) { return _mm512_cvtepi32_ps(v); }
 
 // 64-bit lanes: full products of the even 32-bit lanes, shifts, and (low half of a, low half of b).
 inline I mul_even(I a, I b) { return _mm512_mul_epu32(a, b); }
-template <int N> inline I shift_left64(I v) { return _mm512_slli_epi64(v, N); }
-template <int N> inline I shift_right64(I v) { return _mm512_srli_epi64(v, N); }
-inline I interleave_low(I a, I b) { return _mm512_mask_blend_epi32(0xAAAA, a, shift_left64<32>(b)); }
+template <int N>
+inline I shift_left64(I v) {
+    return _mm512_slli_epi64(v, N);
+}
+template <int N>
+inline I shift_right64(I v) {
+    return _mm512_srli_epi64(v, N);
+}
+inline I interleave_low(I a, I b) {
+    return _mm512_mask_blend_epi32(0xAAAA, a, shift_left64<32>(b));
+}
 
 inline I load_int(const std::uint32_t* p) { return _mm512_loadu_si512(p); }
 inline void store_int(void* p, I v) { _mm512_storeu_si512(p, v); }
@@ -91,8 +113,9 @@ inline void pack_nibble_step(const std::uint8_t* codes, std::uint8_t* packed) {
 // kLanes 4-bit codes from 8 bytes, one per lane; bits above the low four are left over.
 inline I spread_nibbles(const std::uint8_t* p) {
     const __m128i raw = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
-    const I halves = _mm512_permutexvar_epi32(
-        _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1), _mm512_castsi128_si512(raw));
+    const I halves =
+        _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1),
+                                 _mm512_castsi128_si512(raw));
     return _mm512_srlv_epi32(
         halves, _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28));
 }
@@ -109,7 +132,10 @@ using Half = __m256i;
 inline Half load_byte_pairs(const std::uint8_t* p) {
     return _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-template <int N> inline Half half_shift_left(Half v) { return _mm256_slli_epi16(v, N); }
+template <int N>
+inline Half half_shift_left(Half v) {
+    return _mm256_slli_epi16(v, N);
+}
 inline Half half_set(int x) { return _mm256_set1_epi16(static_cast<short>(x)); }
 inline Half half_and(Half a, Half b) { return _mm256_and_si256(a, b); }
 inline Half half_or(Half a, Half b) { return _mm256_or_si256(a, b); }
