@@ -8,75 +8,43 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 #include "subbyte/core/parallel.h"
 #include "subbyte/ops/threads.h"
+#include "subbyte/optim/adam_loops.h"
 
 namespace subbyte::optim {
 namespace {
 
 constexpr std::int64_t kGrain = 16384;  // elements a thread takes at least
 
-// AdamStep in the precision T of the arithmetic.
 template <typename T>
-struct Scalars {
-    explicit Scalars(const AdamStep& step)
-        : decay(static_cast<T>(step.decay)),
-          beta1(static_cast<T>(step.beta1)),
-          rest1(static_cast<T>(1 - step.beta1)),
-          beta2(static_cast<T>(step.beta2)),
-          rest2(static_cast<T>(1 - step.beta2)),
-          step_size(static_cast<T>(step.step_size)),
-          inverse_correction2(static_cast<T>(1 / step.correction2)),
-          eps(static_cast<T>(step.eps)),
-          grad_scale(static_cast<T>(step.grad_scale)) {}
-
-    T decay, beta1, rest1, beta2, rest2, step_size, inverse_correction2, eps, grad_scale;
-};
-
-// Elements are independent and every operation is rounded on its own (no contraction), so neither
-// the vector width nor the way the range is cut can change a bit.
-template <bool kAmsgrad, typename W, typename G, typename T>
-void update_range(W* __restrict weight, T* __restrict first, T* __restrict second,
-                  T* __restrict second_max, const G* __restrict grad, std::int64_t count,
-                  const Scalars<T> c) {
-    for (std::int64_t i = 0; i < count; ++i) {
-        const T g = static_cast<T>(grad[i]) * c.grad_scale;
-        const T m = c.beta1 * first[i] + c.rest1 * g;
-        T v = c.beta2 * second[i] + c.rest2 * (g * g);
-        first[i] = m;
-        second[i] = v;
-        if constexpr (kAmsgrad) {
-            v = second_max[i] < v ? v : second_max[i];
-            second_max[i] = v;
-        }
-        const T denominator = std::sqrt(v) * c.inverse_correction2 + c.eps;
-        weight[i] =
-            static_cast<W>(static_cast<T>(weight[i]) * c.decay - c.step_size * m / denominator);
-    }
+AdamScalars<T> scalars_of(const AdamStep& step) {
+    return {.decay = static_cast<T>(step.decay),
+            .beta1 = static_cast<T>(step.beta1),
+            .rest1 = static_cast<T>(1 - step.beta1),
+            .beta2 = static_cast<T>(step.beta2),
+            .rest2 = static_cast<T>(1 - step.beta2),
+            .step_size = static_cast<T>(step.step_size),
+            .inverse_correction2 = static_cast<T>(1 / step.correction2),
+            .eps = static_cast<T>(step.eps),
+            .grad_scale = static_cast<T>(step.grad_scale)};
 }
 
-template <typename W, typename G>
-void update_tensor(const at::Tensor& weight, Moments& moments, const at::Tensor& grad,
-                   const AdamStep& step) {
-    using T = std::conditional_t<std::is_same_v<W, double>, double, float>;
-    const Scalars<T> scalars(step);
+template <typename W, typename G, typename T>
+void update_tensor(AdamLoops::Update<W, G, T> loop, const at::Tensor& weight, Moments& moments,
+                   const at::Tensor& grad, const AdamStep& step) {
+    const AdamScalars<T> scalars = scalars_of<T>(step);
     const bool amsgrad = moments.second_max.defined();
-    W* w = weight.mutable_data_ptr<W>();
+    W* w = static_cast<W*>(weight.mutable_data_ptr());
     T* m = moments.first.mutable_data_ptr<T>();
     T* v = moments.second.mutable_data_ptr<T>();
     T* v_max = amsgrad ? moments.second_max.mutable_data_ptr<T>() : nullptr;
-    const G* g = grad.const_data_ptr<G>();
+    const G* g = static_cast<const G*>(grad.const_data_ptr());
     parallel_for(weight.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t count = end - begin;
-        if (amsgrad) {
-            update_range<true>(w + begin, m + begin, v + begin, v_max + begin, g + begin, count,
-                               scalars);
-        } else {
-            update_range<false, W, G, T>(w + begin, m + begin, v + begin, nullptr, g + begin, count,
-                                         scalars);
-        }
+        loop({w + begin, m + begin, v + begin, amsgrad ? v_max + begin : nullptr, g + begin,
+              end - begin},
+             scalars);
     });
 }
 
@@ -157,15 +125,15 @@ void adam_update(const at::Tensor& weight, Moments& moments, const at::Tensor& g
     const at::NoGradGuard no_grad;
     const at::Tensor w = weight.contiguous();
     const at::Tensor g = grad.contiguous();
-    const bool same = g.scalar_type() == w.scalar_type();
+    const AdamLoops& loops = adam_loops();
     if (w.scalar_type() == at::kDouble) {
-        update_tensor<double, double>(w, moments, g, step);
+        update_tensor(loops.fp64, w, moments, g, step);
     } else if (w.scalar_type() == at::kFloat) {
-        update_tensor<float, float>(w, moments, g, step);
-    } else if (same) {
-        update_tensor<at::BFloat16, at::BFloat16>(w, moments, g, step);
+        update_tensor(loops.fp32, w, moments, g, step);
+    } else if (g.scalar_type() == at::kBFloat16) {
+        update_tensor(loops.bf16, w, moments, g, step);
     } else {
-        update_tensor<at::BFloat16, float>(w, moments, g, step);
+        update_tensor(loops.bf16_fp32_grad, w, moments, g, step);
     }
     if (weight.is_contiguous()) {
         // Writes through a raw pointer are not seen by the version counter, on which caches of

@@ -42,7 +42,7 @@ struct StableSpamOptions {
 // kClean: k never restarts; a reset zeroes the moments and Adam's count before they are used; t is
 // held at total_steps after the end of the schedule. kOfficial: one counter for everything, set to
 // 1 on a reset step after AdaClip and AdaGN used it; that step still uses the old moments and
-// zeroes them afterwards; t is not held, so s rises again.
+// zeroes them afterwards (AMSGrad's maximum is kept); t is not held, so s rises again.
 //
 // T, mu and nu are doubles whatever the dtype of the parameter: averages in BF16 stall.
 class StableSpam : public Optimizer {

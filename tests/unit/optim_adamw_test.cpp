@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "subbyte/core/cpu.h"
 #include "subbyte/optim/adamw.h"
 #include "subbyte/optim/make_optimizer.h"
 #include "tests/unit/optim_util.h"
@@ -85,6 +86,33 @@ TEST(AdamW, Bf16WeightsAreComputedInFp32AndRoundedOnce) {
         const at::NoGradGuard guard;
         at::Tensor(single).copy_(half);
     }
+}
+
+// The update is compiled for several instruction sets; tails and odd lengths included.
+TEST(AdamW, SameBitsOnEveryInstructionSet) {
+    const Isa before = max_isa();
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+        for (const bool amsgrad : {false, true}) {
+            std::vector<std::unique_ptr<AdamW>> runs;
+            for (const Isa isa : {Isa::kReference, Isa::kAvx2, Isa::kAvx512}) {
+                if (isa > detected_isa()) continue;
+                set_max_isa(isa);
+                runs.push_back(std::make_unique<AdamW>(
+                    small_model(dtype),
+                    AdamWOptions{.lr = 0.01, .max_grad_norm = 0.5, .amsgrad = amsgrad}));
+                for (std::uint32_t t = 1; t <= 6; ++t) {
+                    set_gradients(runs.back()->parameters(), t);
+                    runs.back()->step();
+                }
+                expect_same_state(*runs.back(), *runs.front());
+                for (std::size_t i = 0; i < 3; ++i) {
+                    expect_same_bits(runs.back()->parameters()[i].value.detach(),
+                                     runs.front()->parameters()[i].value.detach());
+                }
+            }
+        }
+    }
+    set_max_isa(before);
 }
 
 TEST(AdamW, SensitivityIsTheDerivative) {
