@@ -4,11 +4,14 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Dispatch_v2.h>
-#include <ATen/OpMathType.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "subbyte/core/error.h"
@@ -64,6 +67,26 @@ double chunked_sum(const at::Tensor& a, const at::Tensor& b, Term term) {
     return total;
 }
 
+// Magnitudes compare like the integers that their bits are; a NaN is above infinity.
+template <typename T>
+double largest_magnitude(const T* x, std::int64_t count) {
+    using Bits = std::conditional_t<sizeof(T) == 2, std::int16_t,
+                                    std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>>;
+    const auto magnitude = [x](std::int64_t i) {
+        Bits bits;
+        std::memcpy(&bits, x + i, sizeof(bits));
+        return static_cast<Bits>(bits & std::numeric_limits<Bits>::max());
+    };
+    Bits best[32] = {};  // independent, for the compiler
+    std::int64_t i = 0;
+    for (; i + 32 <= count; i += 32) {
+        for (int j = 0; j < 32; ++j) best[j] = std::max(best[j], magnitude(i + j));
+    }
+    Bits largest = *std::max_element(best, best + 32);
+    for (; i < count; ++i) largest = std::max(largest, magnitude(i));
+    return static_cast<double>(std::bit_cast<T>(largest));
+}
+
 }  // namespace
 
 double sum(const at::Tensor& x) {
@@ -89,37 +112,24 @@ double abs_max(const at::Tensor& x) {
     const at::Tensor y = x.contiguous();
     const std::int64_t count = y.numel();
     std::vector<double> partial(static_cast<std::size_t>((count + kChunk - 1) / kChunk), 0.0);
-    // Written so that a NaN, which compares false, replaces any number and is never replaced.
-    const auto larger = [](auto a, auto b) { return a >= b || std::isnan(a) ? a : b; };
     AT_DISPATCH_V2(
         y.scalar_type(), "abs_max", AT_WRAP([&] {
             const scalar_t* p = y.const_data_ptr<scalar_t>();
             parallel_for(static_cast<std::int64_t>(partial.size()), 8,
                          [&](std::int64_t begin, std::int64_t end) {
                              for (std::int64_t c = begin; c < end; ++c) {
-                                 // The order of a maximum does not matter: eight for the compiler.
-                                 using T = at::opmath_type<scalar_t>;
-                                 T best[8] = {};
-                                 const std::int64_t last = std::min(count, (c + 1) * kChunk);
-                                 std::int64_t i = c * kChunk;
-                                 for (; i + 8 <= last; i += 8) {
-                                     for (int j = 0; j < 8; ++j) {
-                                         const T value = std::fabs(static_cast<T>(p[i + j]));
-                                         best[j] = larger(best[j], value);
-                                     }
-                                 }
-                                 T result = 0;
-                                 for (const T value : best) result = larger(result, value);
-                                 for (; i < last; ++i) {
-                                     result = larger(result, std::fabs(static_cast<T>(p[i])));
-                                 }
-                                 partial[static_cast<std::size_t>(c)] = static_cast<double>(result);
+                                 const std::int64_t size = std::min(kChunk, count - c * kChunk);
+                                 partial[static_cast<std::size_t>(c)] =
+                                     largest_magnitude(p + c * kChunk, size);
                              }
                          });
         }),
         at::kFloat, at::kDouble, at::kBFloat16);
     double result = 0;
-    for (const double value : partial) result = larger(result, value);
+    for (const double value : partial) {
+        // Written so that a NaN, which compares false, replaces any number and is never replaced.
+        if (!(value <= result) && !std::isnan(result)) result = value;
+    }
     return result;
 }
 
