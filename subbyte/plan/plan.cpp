@@ -44,10 +44,9 @@ std::array<std::string, 3> read_slots(const JsonReader& reader) {
         const std::string name = read_recipe(reader);
         return {name, name, name};
     }
-    std::array<std::string, 3> slots;
-    std::vector<std::string> keys;
-    for (const Slot slot : kSlots) keys.emplace_back(slot_name(slot));
+    const std::vector<std::string> keys{"fprop", "dgrad", "wgrad"};  // as slot_name() says
     reader.allow(keys);
+    std::array<std::string, 3> slots;
     for (std::size_t s = 0; s < keys.size(); ++s) slots[s] = read_recipe(reader[keys[s]]);
     return slots;
 }

@@ -14,8 +14,8 @@ namespace subbyte::plan {
 
 // What a plan must save, as a share of the candidates' GEMM FLOPs.
 enum class Efficiency {
-    kFp4Share,  // FLOPs with 4-bit operands (SNIP). 8 bit saves nothing, so BF16 beats FP8 when
-                // both are options: with this measure name either of them beside FP4, not both
+    kFp4Share,   // FLOPs with 4-bit operands (SNIP). 8 bit saves nothing, so BF16 beats FP8 when
+                 // both are options: with this measure name either of them beside FP4, not both
     kTimeSaved,  // BF16 time saved on ideal hardware, see modelled_speed: 8 bit 1/2, 4 bit 3/4
 };
 

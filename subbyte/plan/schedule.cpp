@@ -55,8 +55,8 @@ bool PlanSchedule::collects_at(std::int64_t step) const {
 double PlanSchedule::target_at(std::int64_t step) const {
     if (step < warmup_steps) return 0.0;
     const std::int64_t counted = std::max(std::min(step, freeze_start() - 1), warmup_steps);
-    const auto raises = static_cast<double>((counted - warmup_steps) / increment_every);
-    return std::min(max_target, initial_target + raises * target_increment);
+    const std::int64_t raises = (counted - warmup_steps) / increment_every;
+    return std::min(max_target, initial_target + static_cast<double>(raises) * target_increment);
 }
 
 }  // namespace subbyte::plan
