@@ -1,0 +1,210 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/data/corpus_cache.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "subbyte/core/clock.h"
+#include "subbyte/core/error.h"
+#include "subbyte/core/log.h"
+#include "subbyte/core/parallel.h"
+#include "subbyte/data/hash.h"
+#include "subbyte/data/shard_writer.h"
+
+namespace subbyte::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kVersion = 1;  // of tokenisation and layout: a new number makes every entry again
+constexpr std::int64_t kLargestRecord = 16 << 20;  // bytes of corpus.json
+constexpr std::size_t kEncodedAtOnce = 64 << 10;   // bytes of text per call of the tokenizer
+
+// Size and checksum of what will be read: the same for a copy of the file elsewhere.
+json fingerprint(const TextRange& range) {
+    const InputFile file(range.path);
+    const std::int64_t end = std::min(range.end, file.size());
+    Hash64 hash;
+    std::vector<char> bytes(1 << 20);
+    for (std::int64_t at = range.begin; at < end;) {
+        const auto size = std::min<std::int64_t>(static_cast<std::int64_t>(bytes.size()), end - at);
+        file.read(at, bytes.data(), static_cast<std::size_t>(size));
+        hash.update(bytes.data(), static_cast<std::size_t>(size));
+        at += size;
+    }
+    return {{"bytes", end - range.begin}, {"xxh64", fmt::format("{:016x}", hash.digest())}};
+}
+
+// All that the content of an entry depends on.
+json inputs_of(const TextCorpus& text) {
+    json inputs{{"version", kVersion}, {"train", json::array()}, {"val", json::array()}};
+    for (const TextRange& range : text.train) inputs["train"].push_back(fingerprint(range));
+    for (const TextRange& range : text.val) inputs["val"].push_back(fingerprint(range));
+    if (text.tokenizer) {
+        inputs["tokenizer"] = fmt::format("{:016x}", text.tokenizer->fingerprint());
+    } else {
+        inputs["vocab_size"] = text.vocab_size;
+    }
+    return inputs;
+}
+
+std::int64_t bytes_in(const json& fingerprints) {
+    std::int64_t bytes = 0;
+    for (const json& one : fingerprints) bytes += one.at("bytes").get<std::int64_t>();
+    return bytes;
+}
+
+// A folder that disappears again unless it is kept.
+class TemporaryFolder {
+public:
+    explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);  // of an earlier process with our number, that was killed
+        make_folder(path_);
+    }
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        if (!path_.empty()) fs::remove_all(path_, ignored);
+    }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+    const fs::path& path() const { return path_; }
+
+    // Takes the place of `target`; a damaged entry there gives way, and when another process has
+    // just put the same content there, that one stays.
+    void keep_as(const fs::path& target) {
+        std::error_code error;
+        fs::rename(path_, target, error);
+        if (!error) {
+            path_.clear();
+        } else if (!fs::exists(target / "corpus.json")) {
+            throw Error(ErrorCode::kData,
+                        fmt::format("{}: cannot be made: {}", target.string(), error.message()),
+                        "name another folder: --set data.cache_dir=FOLDER");
+        }
+    }
+
+private:
+    fs::path path_;
+};
+
+// Encodes a block of text in parts that end at line ends; they are independent of each other, so
+// the ids do not depend on the number of threads or parts. `first`: the block begins the file.
+std::vector<std::int32_t> encode_block(const Tokenizer& tokenizer, std::string_view block,
+                                       bool first) {
+    std::vector<std::string_view> parts;
+    while (!block.empty()) {
+        const std::size_t line = block.find('\n', std::min(kEncodedAtOnce, block.size()));
+        parts.push_back(block.substr(0, line == block.npos ? line : line + 1));
+        block.remove_prefix(parts.back().size());
+    }
+    std::vector<std::vector<std::int32_t>> ids(parts.size());
+    parallel_for(static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t i, std::int64_t end) {
+        for (; i < end; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            ids[at] =
+                first && i == 0 ? tokenizer.encode(parts[at]) : tokenizer.encode_rest(parts[at]);
+        }
+    });
+    std::vector<std::int32_t> all;
+    for (const auto& part : ids) all.insert(all.end(), part.begin(), part.end());
+    return all;
+}
+
+void encode_texts(const std::vector<TextRange>& texts, const Tokenizer& tokenizer,
+                  const fs::path& path) {
+    ShardWriter shard(path, tokenizer.vocab_size(), tokenizer.fingerprint());
+    std::string block;
+    for (const TextRange& text : texts) {
+        TextReader reader(text);
+        for (bool first = true; reader.next(block); first = false) {
+            shard.append(encode_block(tokenizer, block, first));
+        }
+        const std::int32_t end = tokenizer.eos_id();
+        if (end >= 0) shard.append({&end, 1});
+    }
+    shard.finish();
+}
+
+TokenStream open_shard(const fs::path& path, const Tokenizer& tokenizer) {
+    auto shard = std::make_shared<TokenShard>(
+        path, TokenShard::Options{.vocab_size = tokenizer.vocab_size()});
+    if (shard->tokenizer() != tokenizer.fingerprint()) {
+        throw Error(ErrorCode::kData, path.string() + ": made with another tokenizer");
+    }
+    return TokenStream({std::move(shard)});
+}
+
+// Error kData when the entry is incomplete, damaged or of other inputs.
+Corpus open_entry(const TextCorpus& text, const json& inputs, const fs::path& folder) {
+    const json record =
+        json::parse(read_file(folder / "corpus.json", kLargestRecord), nullptr, false);
+    if (record != inputs) {
+        throw Error(ErrorCode::kData, (folder / "corpus.json").string() + ": is damaged");
+    }
+    Corpus corpus;
+    corpus.tokenizer =
+        text.tokenizer ? text.tokenizer : load_sentencepiece(folder / "tokenizer.model");
+    corpus.vocab_size = corpus.tokenizer->vocab_size();
+    corpus.train = open_shard(folder / "train.sbtk", *corpus.tokenizer);
+    if (!text.val.empty()) corpus.val = open_shard(folder / "val.sbtk", *corpus.tokenizer);
+    corpus.train_bytes = bytes_in(inputs["train"]);
+    corpus.val_bytes = bytes_in(inputs["val"]);
+    corpus.folder = folder;
+    return corpus;
+}
+
+void build_entry(const TextCorpus& text, const json& inputs, const fs::path& folder) {
+    TokenizerPtr tokenizer = text.tokenizer;
+    if (!tokenizer) {
+        log(LogLevel::kInfo,
+            fmt::format("data: training a tokenizer of {} pieces on {:.1f} MB of text",
+                        text.vocab_size, double(bytes_in(inputs["train"])) / 1e6));
+        tokenizer = train_sentencepiece(text.train, {.vocab_size = text.vocab_size});
+    }
+    if (!tokenizer->model_bytes().empty()) {
+        write_file(folder / "tokenizer.model", tokenizer->model_bytes());
+    }
+    encode_texts(text.train, *tokenizer, folder / "train.sbtk");
+    if (!text.val.empty()) encode_texts(text.val, *tokenizer, folder / "val.sbtk");
+    write_file(folder / "corpus.json", inputs.dump(2) + "\n");
+}
+
+}  // namespace
+
+Corpus cached_corpus(const TextCorpus& text, const fs::path& cache_dir) {
+    const Stopwatch watch;
+    const json inputs = inputs_of(text);
+    const std::string name = fmt::format("{:016x}", hash64(inputs.dump()));
+    const fs::path entry = cache_dir / name;
+    if (fs::exists(entry)) {
+        try {
+            Corpus corpus = open_entry(text, inputs, entry);
+            corpus.reused = true;
+            return corpus;
+        } catch (const Error& error) {
+            log(LogLevel::kWarning,
+                fmt::format("data: the cached tokens are made again: {}", error.what()));
+            std::error_code ignored;
+            fs::remove_all(entry, ignored);
+        }
+    }
+    make_folder(cache_dir);
+    TemporaryFolder made(cache_dir / fmt::format(".{}.{}.tmp", name, ::getpid()));
+    build_entry(text, inputs, made.path());
+    made.keep_as(entry);
+    Corpus corpus = open_entry(text, inputs, entry);
+    log(LogLevel::kInfo,
+        fmt::format("data: {} tokens for training and {} for validation in {}, {:.1f} s",
+                    corpus.train.size(), corpus.val.size(), entry.string(), watch.seconds()));
+    return corpus;
+}
+
+}  // namespace subbyte::data
