@@ -13,9 +13,11 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/subbyteConfig.cmake.in
   ${PROJECT_BINARY_DIR}/subbyteConfig.cmake INSTALL_DESTINATION ${SUBBYTE_PACKAGE_DIR})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/subbyteConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
+file(GLOB find_modules ${PROJECT_SOURCE_DIR}/cmake/Find*.cmake)
 install(FILES
   ${PROJECT_BINARY_DIR}/subbyteConfig.cmake
   ${PROJECT_BINARY_DIR}/subbyteConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/SubbyteTorch.cmake
+  ${find_modules}
   DESTINATION ${SUBBYTE_PACKAGE_DIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

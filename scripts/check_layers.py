@@ -24,12 +24,12 @@ PARENTS = {
     "models": ["nn"],
     "optim": ["ops"],
     "snip": ["nn", "optim"],
-    "data": ["ops"],
+    "data": ["core"],
     "io": ["ops"],
     "train": ["models", "snip", "data", "io"],
     "cli": ["train"],
 }
-TORCH_FREE = ["core", "formats", "kernels", "plan"]
+TORCH_FREE = ["core", "formats", "kernels", "plan", "data"]
 # The command line shows and asks; what computes on tensors belongs below it.
 NO_ARITHMETIC = ["cli"]
 
@@ -43,7 +43,8 @@ DEPENDS = re.compile(r"subbyte_layer\([^)]*?DEPENDS\s+((?:[a-z0-9_]+\s*)+)")
 QUOTED_INCLUDE = re.compile(r'\s*#\s*include\s*"(?!subbyte/)([^"]+)"')
 TORCH_INCLUDE = re.compile(r'\s*#\s*include\s*[<"]((?:torch|ATen|c10)/[^">]+)')
 ARITHMETIC_INCLUDE = re.compile(
-    r'\s*#\s*include\s*[<"]((?:torch/torch\.h|ATen/(?:ATen|Functions|TensorOperators)\.h|ATen/ops/)[^">]*)'
+    r'\s*#\s*include\s*[<"]'
+    r'((?:torch/torch\.h|ATen/(?:ATen|Functions|TensorOperators)\.h|ATen/ops/)[^">]*)'
 )
 
 

@@ -6,8 +6,8 @@
 #
 #   scripts/setup.sh [test] [lint]     also what the tests / the lint step need
 #
-# Looks at what is really there each time, says what it will fetch before it does, and prints nothing
-# when nothing is missing. Environment:
+# Looks at what is really there each time, says what it will fetch before it does, and prints
+# nothing when nothing is missing. Environment:
 #
 #   SUBBYTE_TORCH_DIR   LibTorch to use instead: the folder with include/ and lib/
 #   SUBBYTE_PYTHON      Python whose package torch to use instead
@@ -36,7 +36,7 @@ quietly() {
     return 1
 }
 
-# --- what is missing -------------------------------------------------------------------------------
+# --- what is missing -----------------------------------------------------------------------------
 
 # Prints the packages (Debian's names) whose command or header is not there, whoever installed it.
 missing_packages() {
@@ -55,7 +55,10 @@ missing_packages() {
     local group package
     for group in "$@"; do
         case $group in
-            test) headers+=([libgtest-dev]=gtest/gtest.h [libbenchmark-dev]=benchmark/benchmark.h) ;;
+            test)
+                headers[libgtest-dev]=gtest/gtest.h
+                headers[libbenchmark-dev]=benchmark/benchmark.h
+                ;;
             lint) commands+=([clang-format]=clang-format [clang-tidy]=clang-tidy) ;;
             *) fail "unknown group '$group'" "use: scripts/setup.sh [test] [lint]" ;;
         esac
@@ -96,12 +99,13 @@ torch_present() {
     if [[ -n ${SUBBYTE_TORCH_DIR:-} ]]; then
         [[ -e $SUBBYTE_TORCH_DIR/lib/libtorch_cpu.so && -d $SUBBYTE_TORCH_DIR/include/ATen ]] ||
             fail "SUBBYTE_TORCH_DIR=$SUBBYTE_TORCH_DIR holds no LibTorch" \
-                "name the folder with include/ and lib/, or unset it and let this script install one"
+                "name the folder with include/ and lib/, or unset it to have one installed"
     elif [[ -n ${SUBBYTE_PYTHON:-} ]]; then
-        "$SUBBYTE_PYTHON" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))' ||
+        "$SUBBYTE_PYTHON" -c \
+            'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))' ||
             fail "SUBBYTE_PYTHON=$SUBBYTE_PYTHON has no package torch" \
                 "run: $SUBBYTE_PYTHON -m pip install torch==$torch_version" \
-                "or unset it and let this script install one into .venv"
+                "or unset it to have one installed into .venv"
     else
         local site
         for site in .venv/lib/python3*/site-packages; do
@@ -112,7 +116,7 @@ torch_present() {
     fi
 }
 
-# --- install ---------------------------------------------------------------------------------------
+# --- install -------------------------------------------------------------------------------------
 
 install_packages() {
     local -a as_root=()
@@ -130,10 +134,12 @@ install_packages() {
 
     say "apt packages: $*"
     # The password question of sudo must come before its output goes to the log.
-    [[ ${as_root[0]} != sudo ]] || sudo true
-    quietly "${as_root[@]}" apt-get update -q || say "apt-get update failed; trying with the old lists"
-    say "$(apt-get install --assume-no --no-install-recommends "$@" 2>/dev/null |
-        grep -E '^(Need to get|After this)' | tr '\n' ' ' || true)"
+    [[ ${as_root[0]} != sudo ]] || sudo true || fail "sudo refused" \
+        "run this again in a terminal, or ask an administrator for: apt-get install $*"
+    quietly "${as_root[@]}" apt-get update -q ||
+        say "apt-get update failed; trying with the old lists"
+    apt-get install --assume-no --no-install-recommends "$@" 2>/dev/null |
+        sed -n -E 's/^(Need to get|After this)/setup:   &/p'
     quietly "${as_root[@]}" apt-get install -y -q --no-install-recommends "$@" ||
         fail "apt-get could not install: $*" \
             "check the network and the package lists (apt-get update), then run this again;" \
@@ -153,19 +159,21 @@ install_torch() {
 
     if nvidia-smi -L >/dev/null 2>&1; then
         say "pip package torch $torch_version into .venv, for NVIDIA GPUs: about 3 GB to download"
-    elif timeout 10 .venv/bin/python -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=4)' \
+    elif timeout 10 .venv/bin/python -c \
+        'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=4)' \
         "$torch_cpu_index/torch/" >/dev/null 2>&1; then
         index=(--extra-index-url "$torch_cpu_index")
-        say "pip package torch $torch_version (CPU) into .venv: about 250 MB to download, 1 GB on disk"
+        say "pip package torch $torch_version (CPU) into .venv: 0.25 GB to download, 1 GB on disk"
     else
-        say "pip package torch $torch_version into .venv from pip's own index: 0.25 to 3 GB to download"
-        say "($torch_cpu_index, which has a small one for CPUs, does not answer)"
+        say "pip package torch $torch_version into .venv: 0.25 GB (CPU) to 3 GB (CUDA) to download"
+        say "(from pip's own index: $torch_cpu_index does not answer)"
     fi
     # The remains of another version or of an interrupted installation would be believed by pip.
     rm -rf .venv/lib/python3*/site-packages/torch{,-*.dist-info}
     quietly .venv/bin/python -m pip install --disable-pip-version-check --retries 2 \
         "${index[@]}" "torch==$torch_version" || fail "pip could not install torch $torch_version" \
-        "check the network (pip config list shows the index in use), then run this again;" \
+        "check the network and what pip uses (pip config list; PIP_CERT where a proxy has its" \
+        "own certificate), then run this again;" \
         "or set SUBBYTE_PYTHON to a Python with torch, or SUBBYTE_TORCH_DIR to a LibTorch;" \
         "the whole output is in $log"
     torch_present || fail "torch was installed, but its libraries are not in .venv" "see $log"
