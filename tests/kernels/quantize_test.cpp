@@ -12,10 +12,12 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "subbyte/core/error.h"
 #include "subbyte/core/parallel.h"
+#include "subbyte/kernels/quantize/row_ops.h"
 
 namespace subbyte::kernels {
 namespace {
@@ -246,6 +248,9 @@ std::vector<std::vector<float>> corner_rows(std::int64_t cols) {
     fill(kFltMax);
     fill(-1.0f);
     for (float value : {kNan, kInf, -kInf, kFltMax, -kFltMax, -0.0f, 0x1p-149f}) patch(value);
+    for (std::uint32_t nan : {0x7F800001u, 0x7FFFFFFFu, 0xFFFFFFFFu, 0xFFC00000u}) {
+        patch(std::bit_cast<float>(nan));
+    }
     // Whole rows scaled into the subnormals, near them, and to the upper end.
     for (int exponent :
          {-149, -140, -130, -127, -126, -120, -100, -61, -60, 59, 60, 61, 100, 120}) {
@@ -315,21 +320,38 @@ TEST(QuantizeKernels, QuotientsAreCorrectlyRounded) {
     }
 }
 
+// Ranges of `piece` items, last one first: neither the cut nor the order may matter.
+ParallelFor backwards(std::int64_t piece) {
+    return [piece](std::int64_t count, std::int64_t,
+                   const std::function<void(std::int64_t, std::int64_t)>& body) {
+        for (std::int64_t end = count; end > 0; end -= std::min(end, piece)) {
+            body(std::max<std::int64_t>(0, end - piece), end);
+        }
+    };
+}
+
+// Three real threads that take single items in turn.
+void three_threads(std::int64_t count, std::int64_t,
+                   const std::function<void(std::int64_t, std::int64_t)>& body) {
+    std::vector<std::thread> threads;
+    for (std::int64_t first = 0; first < 3; ++first) {
+        threads.emplace_back([&body, first, count] {
+            for (std::int64_t i = first; i < count; i += 3) body(i, i + 1);
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+}
+
 TEST(QuantizeKernels, ResultsDoNotDependOnHowRangesAreCut) {
     const std::int64_t rows = 300, cols = 1100;
     const auto x = ordinary_matrix(rows * cols);
     for (const std::string& kernel : vector_kernels()) {
-        for (const char* spec : {"e4m3:128x128:f32", "fp4:sr", "nvfp4:sr", "int8:tensor:f32",
-                                 "e5m2:row:f32", "mxfp4", "bf16:sr"}) {
-            for (std::int64_t piece : {1, 3, 1000}) {
-                set_parallel_for(
-                    [piece](std::int64_t count, std::int64_t,
-                            const std::function<void(std::int64_t, std::int64_t)>& body) {
-                        // Last range first: the order must not matter either.
-                        for (std::int64_t end = count; end > 0; end -= std::min(end, piece)) {
-                            body(std::max<std::int64_t>(0, end - piece), end);
-                        }
-                    });
+        for (const char* spec :
+             {"e4m3:128x128:f32", "fp4:sr", "nvfp4:sr", "int8:tensor:f32", "e5m2:row:f32", "mxfp4",
+              "bf16:sr", "int4:1x5:f32", "e2m1:1x341:f32:sr", "e2m1:3x7:ue4m3+f32"}) {
+            for (const ParallelFor& cut :
+                 {backwards(1), backwards(3), backwards(1000), ParallelFor(three_threads)}) {
+                set_parallel_for(cut);
                 expect_equal(contiguous(x, rows, cols), spec, kernel, "cut");
                 expect_equal({x.data(), cols, rows, 1, cols}, spec, kernel, "cut transposed");
                 set_parallel_for(nullptr);
@@ -403,8 +425,22 @@ TEST(DequantizeKernels, EveryCodeDecodes) {
     }
 }
 
-// The vectorised noise is addressed by element for every start, also where the block number
-// outgrows 32 bits (a row far down a huge matrix cannot be tested through quantize itself).
+// The address of a block has 48 bits; a matrix that large cannot be tested through quantize itself.
+TEST(QuantizeKernels, NoiseWordsAreThoseOfTheirBlocks) {
+    for (const std::string& kernel : vector_kernels()) {
+        const RowOps& ops = kernel == "avx512" ? avx512_row_ops() : avx2_row_ops();
+        for (std::uint64_t first :
+             {std::uint64_t{0}, std::uint64_t{0xFFFFFFF0}, std::uint64_t{0xFFFFFFFA},
+              std::uint64_t{1} << 32, (std::uint64_t{3} << 40) - 5}) {
+            std::vector<std::uint16_t> words(8 * 48);
+            ops.noise(kNoise, first, 37, words.data());
+            for (std::uint64_t i = 0; i < 8 * 37; ++i) {
+                ASSERT_EQ(words[i], noise_bits16(kNoise, 8 * first + i)) << kernel << " " << first;
+            }
+        }
+    }
+}
+
 TEST(QuantizeKernels, NoiseOfARowBeginsAnywhere) {
     for (std::int64_t cols = 1; cols <= 40; ++cols) {
         const std::int64_t rows = 20;

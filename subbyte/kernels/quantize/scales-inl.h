@@ -35,9 +35,9 @@ inline ScaleLanes fp32_lanes(const ScaleProblem& problem, I amax) {
     return {floats(s), reciprocal, low, scaling, set(0u)};
 }
 
-// Exponent fields instead of logarithms: emax >= 2 for every element, so that all subnormal amax
-// clamp to code 0 whatever their own exponent. The reciprocal of 2^(code - 127) is exact, 2^-127 at
-// the far end.
+// Exponent fields instead of logarithms. As emax >= 2 for every element, all subnormal amax clamp to
+// code 0 whatever their own exponent, and the largest code is 253: 2^(127 - code), the reciprocal, is
+// exact and normal.
 inline ScaleLanes e8m0_lanes(const ScaleProblem& problem, I amax) {
     using formats::ScaleRule;
     const I mantissa = and_(amax, set(0x7FFFFFu));
@@ -51,7 +51,7 @@ inline ScaleLanes e8m0_lanes(const ScaleProblem& problem, I amax) {
     }
     const I emax = set(static_cast<std::uint32_t>(problem.emax));
     const I code = sub(max_unsigned(field, emax), emax);
-    const I reciprocal = max_unsigned(shift_left<23>(sub(set(254u), code)), set(0x400000u));
+    const I reciprocal = shift_left<23>(sub(set(254u), code));
     return {set(0.0f), floats(reciprocal), set(0.0f), scaling_lanes(Scaling::kMultiply), code};
 }
 
