@@ -1,13 +1,17 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <vector>
 
+#include "subbyte/cli/exit.h"
 #include "subbyte/cli/output.h"
 #include "subbyte/cli/verbs.h"
 #include "subbyte/core/error.h"
@@ -61,12 +65,22 @@ int run(int argc, char** argv) {
     program.parse_complete_callback([&] { show_messages(quiet, verbose); });
     program.require_subcommand(1);
     program.fallthrough();
+    program.get_formatter()->label("SUBCOMMAND", "VERB");
+    program.get_formatter()->label("Subcommands", "Verbs");
+    add_train(program);
     add_config(program);
+    add_eval(program);
+    add_generate(program);
     add_info(program);
+    add_inspect(program);
+    add_plan(program);
+    add_quantize(program);
 
     try {
         check_verb(program, argc, argv);
         program.parse(argc, argv);
+    } catch (const Exit& request) {
+        return request.code;
     } catch (const CLI::Success& request) {  // --help, --version
         return program.exit(request);
     } catch (const CLI::ParseError& error) {

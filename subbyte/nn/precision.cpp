@@ -37,7 +37,7 @@ std::uint32_t Precision::add_layer(plan::LayerInfo info) {
                              plan_.recipe(info.name, plan::Slot::kDgrad),
                              plan_.recipe(info.name, plan::Slot::kWgrad)}));
     table_.push_back(std::move(info));
-    fixed_.emplace_back();
+    fixed_.push_back(false);
     return ordinal;
 }
 
@@ -50,9 +50,9 @@ std::uint32_t Precision::layer_index(const std::string& name) const {
                 nearest_hint(name, names));
 }
 
-void Precision::fix_layer(std::uint32_t layer, const std::string& recipe) {
-    recipes_[layer] = join({recipe, recipe, recipe});
-    fixed_[layer] = recipe;
+void Precision::fix_layer(std::uint32_t layer, const std::array<std::string, 3>& recipes) {
+    recipes_[layer] = join(recipes);
+    fixed_[layer] = true;
     table_[layer].candidate = false;
 }
 
@@ -61,7 +61,7 @@ void Precision::set_plan(const plan::Plan& plan) {
     std::map<std::array<std::string, 3>, std::shared_ptr<const plan::Recipe>> joined;
     std::vector<std::shared_ptr<const plan::Recipe>> recipes(recipes_.size());
     for (std::size_t i = 0; i < table_.size(); ++i) {
-        if (!fixed_[i].empty()) {
+        if (fixed_[i]) {
             recipes[i] = recipes_[i];
             continue;
         }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,8 +29,11 @@ public:
     std::uint32_t layer_index(const std::string& name) const;  // Error kUsage with the nearest name
     // Rows of X of one optimizer step; filled by the layers as they run.
     void set_tokens(std::uint32_t layer, std::int64_t tokens) { table_[layer].tokens = tokens; }
-    // A layer that is no candidate keeps the recipe `fixed` (head, excluded layers).
-    void fix_layer(std::uint32_t layer, const std::string& recipe);
+    // Makes a layer no candidate: it keeps these recipes (per slot) whatever plan comes (head, rules).
+    void fix_layer(std::uint32_t layer, const std::array<std::string, 3>& recipes);
+    void fix_layer(std::uint32_t layer, const std::string& recipe) {
+        fix_layer(layer, std::array<std::string, 3>{recipe, recipe, recipe});
+    }
 
     // Puts a plan in force. Layers that are fixed keep their recipe. Error kUsage for unknown recipes or
     // layers; the old plan then stays.
@@ -48,7 +52,7 @@ private:
     plan::LayerTable table_;
     plan::Plan plan_ = {.method = "uniform", .fallback = "fp32", .layers = {}};
     std::vector<std::shared_ptr<const plan::Recipe>> recipes_;
-    std::vector<std::string> fixed_;  // recipe name of layers that are no candidates, else empty
+    std::vector<bool> fixed_;  // layers that no plan changes
     std::unordered_map<std::string, std::uint32_t> index_;
 };
 

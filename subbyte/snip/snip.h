@@ -97,6 +97,7 @@ public:
     const plan::Plan& plan() const { return precision_->plan(); }
     double fp4_share() const;
     nn::Precision& precision() { return *precision_; }
+    std::shared_ptr<nn::Precision> shared_precision() { return precision_; }
     const plan::ModelStatistics& statistics() const { return statistics_; }  // of the last collection
     const std::vector<at::Tensor>& weights() const { return weights_; }      // of the layers, table order
 

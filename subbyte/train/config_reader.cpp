@@ -6,17 +6,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "subbyte/core/error.h"
 #include "subbyte/core/nearest.h"
+#include "subbyte/io/file.h"
 #include "subbyte/train/config_check.h"
 #include "subbyte/train/config_presets.h"
 #include "subbyte/train/config_suggest.h"
@@ -34,23 +31,6 @@ struct Source {
     bool is_preset = false;
 };
 
-std::string read_file(const std::string& path) {
-    if (fs::is_directory(path)) {
-        throw Error(ErrorCode::kData, fmt::format("{} is a folder", path),
-                    "give the configuration file itself");
-    }
-    std::ifstream file(path, std::ios::binary);
-    if (!file) {
-        throw Error(
-            ErrorCode::kData,
-            fmt::format("cannot read configuration {}: {}", path, std::strerror(errno)),
-            fmt::format("give a TOML file, or a preset: {}", fmt::join(config_presets(), ", ")));
-    }
-    std::ostringstream text;
-    text << file.rdbuf();
-    return std::move(text).str();
-}
-
 std::optional<Source> find_preset(const std::string& name) {
     const std::string_view text = config_preset_text(name);
     if (text.data() == nullptr) return std::nullopt;
@@ -61,8 +41,11 @@ std::optional<Source> find_preset(const std::string& name) {
 Source find_source(const std::string& file_or_preset) {
     if (!fs::exists(file_or_preset)) {
         if (auto preset = find_preset(file_or_preset)) return *preset;
+        throw Error(
+            ErrorCode::kData, fmt::format("there is no configuration {}", file_or_preset),
+            fmt::format("give a TOML file, or a preset: {}", fmt::join(config_presets(), ", ")));
     }
-    return {file_or_preset, read_file(file_or_preset)};
+    return {file_or_preset, io::read_text(file_or_preset)};
 }
 
 std::string joined(std::string_view section, std::string_view name) {
@@ -129,7 +112,7 @@ void Reader::extend(const toml::node& node, const Origin& at, const Source& from
         from.is_preset ? fs::path(wanted) : fs::path(from.name).parent_path() / wanted;
     std::optional<Source> base;
     if (!from.is_preset && fs::is_regular_file(path)) {
-        base = Source{path.string(), read_file(path.string())};
+        base = Source{path.string(), io::read_text(path)};
     } else {
         base = find_preset(wanted);
     }

@@ -1,0 +1,143 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/train/precision_setup.h"
+
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "subbyte/core/error.h"
+#include "subbyte/io/json_file.h"
+#include "subbyte/nn/attach.h"
+#include "subbyte/train/config_rules.h"
+#include "subbyte/train/gemm_support.h"
+
+namespace subbyte::train {
+namespace {
+
+SnipOptions snip_options(const Config& config) {
+    const Config::Snip& s = config.precision.snip;
+    SnipOptions options;
+    options.initial_target = s.target;
+    options.update_interval = s.update_interval;
+    options.target_increment = s.target_increment;
+    options.increment_every = s.increment_every;
+    options.max_target = s.max_target;
+    options.warmup_steps = s.warmup_steps.of(config.train.steps);
+    options.freeze_fraction = s.freeze_fraction;
+    options.total_steps = config.train.steps;
+    options.swap_delay = s.swap_delay;
+    options.method = s.method;
+    options.recipes = s.options;
+    options.loss_weight = s.loss_weight;
+    options.weight_weight = s.weight_weight;
+    options.estimator = s.estimator == "first-order" ? plan::LossEstimator::kFirstOrder
+                                                     : plan::LossEstimator::kNormOnly;
+    options.squared = s.squared;
+    options.probes = s.probes == "none"     ? snip::Probes::kNone
+                     : s.probes == "shared" ? snip::Probes::kShared
+                     : s.probes == "layer"  ? snip::Probes::kLayer
+                                            : snip::Probes::kBlock;
+    options.probe_scale = s.probe_scale;
+    options.solve_seconds = s.solve_seconds;
+    options.seed = static_cast<std::uint64_t>(config.run.seed);
+    return options;
+}
+
+// Head and rules: layers that no plan changes.
+void fix_layers(const Config& config, nn::Precision& precision) {
+    const std::string base = config.precision.recipe == "snip" ? "bf16" : config.precision.recipe;
+    for (std::uint32_t i = 0; i < precision.table().size(); ++i) {
+        if (precision.table()[i].name == "lm_head") precision.fix_layer(i, config.precision.head);
+    }
+    for (auto [name, recipes] : resolve_rules(config.precision.rules, precision.table())) {
+        const std::uint32_t layer = precision.layer_index(name);
+        for (std::string& recipe : recipes) {
+            if (recipe.empty()) recipe = name == "lm_head" ? config.precision.head : base;
+        }
+        precision.fix_layer(layer, recipes);
+    }
+}
+
+// First GEMM of the recipe that would run emulated here; null when all three are native.
+const GemmSupport* emulated(const std::array<GemmSupport, 3>& support) {
+    for (const GemmSupport& gemm : support) {
+        if (!gemm.native) return &gemm;
+    }
+    return nullptr;
+}
+
+constexpr std::int64_t kSize = 1024;  // kernels are asked about a layer of this size
+
+}  // namespace
+
+std::vector<std::string> recipes_in_use(const Config& config, const nn::Precision& precision) {
+    std::set<std::string> names;
+    if (config.precision.recipe == "snip" && config.precision.plan.empty()) {
+        names.insert(config.precision.snip.options.begin(), config.precision.snip.options.end());
+        names.insert("bf16");
+    }
+    for (std::uint32_t i = 0; i < precision.table().size(); ++i) {
+        const std::string& name = precision.recipe(i)->name;
+        // A recipe that differs by slot is named a/b/c.
+        std::size_t begin = 0;
+        while (begin <= name.size()) {
+            const std::size_t end = std::min(name.find('/', begin), name.size());
+            names.insert(name.substr(begin, end - begin));
+            begin = end + 1;
+        }
+    }
+    return {names.begin(), names.end()};
+}
+
+std::vector<std::string> kernel_lines(const std::vector<std::string>& recipes) {
+    std::vector<std::string> lines;
+    for (const std::string& name : recipes) {
+        const auto support = recipe_support(plan::find_recipe(name), kSize, kSize, kSize);
+        const GemmSupport* slow = emulated(support);
+        lines.push_back(fmt::format("{:6} {} ({})", name, support[0].kernel,
+                                    slow == nullptr
+                                        ? "native"
+                                        : "emulated: operands are decoded, then multiplied in FP32"));
+    }
+    return lines;
+}
+
+PrecisionSetup set_up_precision(const Config& config, torch::nn::Module& model,
+                                optim::Optimizer& optimizer) {
+    PrecisionSetup setup;
+    if (config.precision.recipe == "snip" && config.precision.plan.empty()) {
+        setup.snip = std::make_unique<SNIP>(model, optimizer, snip_options(config));
+        setup.precision = setup.snip->shared_precision();
+        fix_layers(config, *setup.precision);
+        setup.precision->set_plan(plan::uniform_plan(setup.precision->table(), "bf16"));
+    } else {
+        setup.precision = nn::attach_precision(model, {});
+        setup.precision->seed = static_cast<std::uint64_t>(config.run.seed);
+        fix_layers(config, *setup.precision);
+        if (config.precision.plan.empty()) {
+            setup.precision->set_plan(
+                plan::uniform_plan(setup.precision->table(), config.precision.recipe));
+        } else {
+            setup.precision->set_plan(plan::plan_from_json(io::read_json(config.precision.plan),
+                                                           &setup.precision->table()));
+        }
+    }
+    if (config.precision.require_native) {
+        for (const std::string& name : recipes_in_use(config, *setup.precision)) {
+            const auto support = recipe_support(plan::find_recipe(name), kSize, kSize, kSize);
+            const GemmSupport* slow = emulated(support);
+            if (slow == nullptr) continue;
+            throw Error(ErrorCode::kHardware,
+                        fmt::format("precision.require_native: recipe {} would run emulated here ({})",
+                                    name, slow->kernel),
+                        "see `subbyte inspect kernels`, or set precision.require_native = false");
+        }
+    }
+    return setup;
+}
+
+}  // namespace subbyte::train

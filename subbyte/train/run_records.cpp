@@ -1,0 +1,130 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/train/run_records.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "subbyte/core/error.h"
+
+namespace subbyte::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+}  // namespace
+
+Json record_of(const RunStart& s) {
+    return {{"run_dir", s.run_dir},
+            {"model", s.model},
+            {"parameters", s.parameters},
+            {"layers", s.layers},
+            {"train_tokens", s.train_tokens},
+            {"validation_tokens", s.validation_tokens},
+            {"tokenizer", s.tokenizer},
+            {"optimizer", s.optimizer},
+            {"schedule", s.schedule},
+            {"precision", s.precision},
+            {"kernels", s.kernels},
+            {"first_step", s.first_step},
+            {"total_steps", s.total_steps},
+            {"tokens_per_step", s.tokens_per_step},
+            {"threads", s.threads},
+            {"cpu", s.cpu},
+            {"isa", s.isa}};
+}
+
+Json record_of(const StepRecord& r) {
+    return {{"step", r.step},
+            {"total", r.total},
+            {"loss", number(r.loss)},
+            {"grad_norm", number(r.grad_norm)},
+            {"lr", r.lr},
+            {"seconds", r.seconds},
+            {"tokens_per_second", number(r.tokens_per_second)},
+            {"eta_seconds", number(r.eta_seconds)},
+            {"fp4_share", r.fp4_share},
+            {"bits", r.bits},
+            {"applied", r.applied},
+            {"skipped", r.skipped}};
+}
+
+Json record_of(const EvalRecord& r) {
+    return {{"step", r.step},
+            {"loss", number(r.loss)},
+            {"perplexity", number(r.perplexity)},
+            {"targets", r.targets},
+            {"seconds", r.seconds}};
+}
+
+Json record_of(const SnipEvent& e) {
+    return {{"step", e.effective_at},
+            {"measured_at", e.measured_at},
+            {"applied", e.applied},
+            {"method", e.result.plan.method},
+            {"status", std::string(plan::status_name(e.result.status))},
+            {"target", e.result.target},
+            {"reached", e.result.reached},
+            {"relaxed", e.result.relaxed},
+            {"changed_slots", e.changed_slots},
+            {"predicted_loss", number(e.result.predicted_loss)},
+            {"predicted_weight", number(e.result.predicted_weight)},
+            {"predicted", number(e.result.predicted)},
+            {"probe_passes", e.probe_passes},
+            {"statistics_seconds", e.statistics_seconds},
+            {"probe_seconds", e.probe_seconds},
+            {"solve_seconds", e.solve_seconds},
+            {"notes", e.result.notes}};
+}
+
+Json record_of(const RunEnd& e) {
+    return {{"step", e.step},
+            {"interrupted", e.interrupted},
+            {"loss", number(e.loss)},
+            {"validation_loss", number(e.validation_loss)},
+            {"train_seconds", e.train_seconds},
+            {"evaluation_seconds", e.evaluation_seconds},
+            {"plans", e.plans},
+            {"changed_slots", e.changed_slots},
+            {"statistics_seconds", e.statistics_seconds},
+            {"probe_seconds", e.probe_seconds},
+            {"solve_seconds", e.solve_seconds},
+            {"peak_memory_bytes", e.peak_memory_bytes},
+            {"kernels", e.kernels}};
+}
+
+Json layers_json(const plan::LayerTable& table) {
+    Json result = Json::array();
+    for (const plan::LayerInfo& layer : table) {
+        result.push_back({{"name", layer.name},
+                          {"in_features", layer.in_features},
+                          {"out_features", layer.out_features},
+                          {"tokens", layer.tokens},
+                          {"candidate", layer.candidate}});
+    }
+    return result;
+}
+
+plan::LayerTable layers_from_json(const nlohmann::json& json) {
+    plan::LayerTable table;
+    try {
+        for (const nlohmann::json& row : json) {
+            plan::LayerInfo layer;
+            layer.name = row.at("name").get<std::string>();
+            layer.in_features = row.at("in_features").get<std::int64_t>();
+            layer.out_features = row.at("out_features").get<std::int64_t>();
+            layer.tokens = row.at("tokens").get<std::int64_t>();
+            layer.candidate = row.at("candidate").get<bool>();
+            plan::set_type_and_block(layer);
+            table.push_back(std::move(layer));
+        }
+    } catch (const nlohmann::json::exception& error) {
+        throw Error(ErrorCode::kData, fmt::format("layer table: {}", error.what()));
+    }
+    return table;
+}
+
+}  // namespace subbyte::train

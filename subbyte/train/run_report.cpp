@@ -1,0 +1,115 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/train/run_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <map>
+
+#include "subbyte/core/cpu.h"
+#include "subbyte/kernels/gemm/gemm_report.h"
+
+namespace subbyte::train {
+namespace {
+
+std::string element_name(const formats::QuantSpec& spec) {
+    return spec.is_fp32() ? "fp32" : std::string(spec.element->name);
+}
+
+std::string precision_text(const Config& config) {
+    if (!config.precision.plan.empty()) return fmt::format("plan from {}", config.precision.plan);
+    if (config.precision.recipe != "snip") return fmt::format("{} everywhere", config.precision.recipe);
+    const Config::Snip& s = config.precision.snip;
+    return fmt::format("{} chooses {} per layer, FP4 share >= {:.2f}, new plan every {} steps", s.method,
+                       fmt::join(s.options, " | "), s.target, s.update_interval);
+}
+
+}  // namespace
+
+RunStart describe_start(const Config& config, models::LlamaImpl& model, const optim::Optimizer& optimizer,
+                        const nn::Precision& precision, int threads) {
+    RunStart start;
+    start.model = config.model.path.empty() ? config.model.preset : config.model.path;
+    if (start.model.empty()) start.model = "llama";
+    start.optimizer = optimizer.name();
+    start.precision = precision_text(config);
+    for (const auto& parameter : model.parameters()) {
+        start.parameters += parameter.numel();
+        start.weight_bytes += static_cast<double>(parameter.nbytes());
+    }
+    start.gradient_bytes = start.weight_bytes;
+    // AdamW and StableSPAM keep two moments in FP32; they appear with the first step.
+    start.state_bytes = 2.0 * start.weight_bytes;
+    start.layers = static_cast<std::int64_t>(precision.table().size());
+    start.total_steps = config.train.steps;
+    start.tokens_per_step = config.train.batch_size * config.train.seq_len * config.train.grad_accum;
+    start.threads = threads;
+    start.cpu = cpu_model_name();
+    start.isa = std::string(isa_name(max_isa()));
+    return start;
+}
+
+void reset_kernel_counts() { kernels::reset_gemm_report(); }
+
+std::vector<std::string> kernel_counts() {
+    struct Sum {
+        double multiply_adds = 0;
+        std::int64_t runs = 0;
+        bool native = false;
+    };
+    std::map<std::string, Sum> sums;
+    double total = 0;
+    for (const kernels::GemmCount& count : kernels::gemm_report()) {
+        Sum& sum = sums[fmt::format("{} x {}: {}", element_name(count.a), element_name(count.b),
+                                    count.kernel)];
+        sum.multiply_adds += count.multiply_adds;
+        sum.runs += count.runs;
+        sum.native = count.native;
+        total += count.multiply_adds;
+    }
+    std::vector<std::string> lines;
+    for (const auto& [name, sum] : sums) {
+        lines.push_back(fmt::format("{} ({}) {:.1f}% of the multiply-adds, {} GEMMs", name,
+                                    sum.native ? "native" : "emulated",
+                                    total > 0 ? 100.0 * sum.multiply_adds / total : 0.0, sum.runs));
+    }
+    return lines;
+}
+
+double peak_memory_bytes() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<double>(usage.ru_maxrss) * 1024.0;
+}
+
+std::string plan_table(const plan::Plan& plan, const plan::LayerTable& table) {
+    std::vector<std::string> types;
+    std::map<std::string, std::map<int, std::string>> cells;
+    std::size_t width = 4;
+    int blocks = 0;
+    for (const plan::LayerInfo& layer : table) {
+        if (!layer.candidate || layer.block < 0) continue;
+        if (std::find(types.begin(), types.end(), layer.type) == types.end()) types.push_back(layer.type);
+        std::string cell = plan.recipe(layer.name, plan::Slot::kFprop);
+        for (const plan::Slot slot : {plan::Slot::kDgrad, plan::Slot::kWgrad}) {
+            if (plan.recipe(layer.name, slot) != plan.recipe(layer.name, plan::Slot::kFprop)) cell = "mixed";
+        }
+        width = std::max(width, cell.size());
+        blocks = std::max(blocks, layer.block + 1);
+        cells[layer.type][layer.block] = cell;
+    }
+    std::string text = fmt::format("{:<12}", "block");
+    for (int b = 0; b < blocks; ++b) text += fmt::format(" {:>{}}", b, width);
+    text += '\n';
+    for (const std::string& type : types) {
+        text += fmt::format("{:<12}", type);
+        for (int b = 0; b < blocks; ++b) text += fmt::format(" {:>{}}", cells[type][b], width);
+        text += '\n';
+    }
+    return text;
+}
+
+}  // namespace subbyte::train

@@ -1,0 +1,300 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/train/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "subbyte/core/clock.h"
+#include "subbyte/core/error.h"
+#include "subbyte/models/llama.h"
+#include "subbyte/nn/init.h"
+#include "subbyte/optim/lr_schedule.h"
+#include "subbyte/train/config_model.h"
+#include "subbyte/train/gradient_step.h"
+#include "subbyte/train/model_folder.h"
+#include "subbyte/train/optimizer_setup.h"
+#include "subbyte/train/precision_setup.h"
+#include "subbyte/train/run_folder.h"
+#include "subbyte/train/run_report.h"
+#include "subbyte/train/training_data.h"
+
+namespace subbyte::train {
+namespace {
+
+models::Llama build_model(const Config& config, std::int64_t vocabulary) {
+    if (!config.model.path.empty()) return load_model(config.model.path);
+    models::Llama model(model_config(config, vocabulary));
+    nn::initialize(*model, static_cast<std::uint64_t>(config.run.seed));
+    return model;
+}
+
+void check_fit(const Config& config, const models::LlamaConfig& model, std::int64_t vocabulary) {
+    if (vocabulary > model.vocab_size) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("the tokenizer has {} pieces, the model's vocabulary {}", vocabulary,
+                                model.vocab_size),
+                    "set model.vocab_size = 0 to take the tokenizer's, or use the model's own tokenizer");
+    }
+    if (config.train.seq_len > model.max_position) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("train.seq_len is {}, the model ends at position {}",
+                                config.train.seq_len, model.max_position),
+                    "lower train.seq_len or raise model.max_position");
+    }
+}
+
+int thread_count(const Config& config) {
+    if (config.run.threads > 0) at::set_num_threads(static_cast<int>(config.run.threads));
+    return at::get_num_threads();
+}
+
+}  // namespace
+
+class Trainer::Impl {
+public:
+    Impl(const Config& config, Listener& listener)
+        : config_(config), listener_(listener), threads_(thread_count(config)), folder_(config),
+          data_(config), model_(build_model(config, data_.vocab_size())),
+          optimizer_(set_up_optimizer(config, *model_)), schedule_(lr_schedule_of(config)),
+          setup_(set_up_precision(config, *model_, *optimizer_)) {
+        check_fit(config_, model_->config(), data_.vocab_size());
+        resume();
+        if (setup_.snip) {
+            setup_.snip->on_plan([this](const SnipEvent& event) { note_plan(event); });
+        }
+    }
+
+    RunStart describe();
+    void tell_start() { listener_.on_start(describe()); }
+    RunEnd run(const std::atomic<bool>& stop);
+
+private:
+    ops::SummedLoss loss(const at::Tensor& ids, const at::Tensor& targets) {
+        return model_->loss(ids, targets);
+    }
+    ModelLoss model_loss() {
+        return [this](const at::Tensor& ids, const at::Tensor& targets) { return loss(ids, targets); };
+    }
+    std::int64_t iteration() const { return optimizer_->steps() + optimizer_->skipped(); }
+
+    void resume();
+    void take_up_schedule(const nlohmann::json& saved, bool finished);
+    void step();
+    void collect_statistics(const std::vector<MicroBatch>& batches, double mean_loss);
+    void validate();
+    void save();
+    void note_plan(const SnipEvent& event);
+
+    const Config config_;
+    Listener& listener_;
+    int threads_;
+    RunFolder folder_;
+    TrainingData data_;
+    models::Llama model_;
+    std::unique_ptr<optim::Optimizer> optimizer_;
+    optim::LrSchedule schedule_;
+    PrecisionSetup setup_;
+    std::int64_t first_step_ = 0;
+    std::int64_t last_saved_ = -1;
+    std::int64_t tokens_ = 0;
+    std::int64_t consecutive_skips_ = 0;
+    RunEnd end_;
+};
+
+// Takes up the checkpoint that the run folder offers.
+void Trainer::Impl::resume() {
+    const std::optional<Resume> found = folder_.find_resume(
+        config_, [this](const std::string& message) { listener_.on_message(message); });
+    if (!found) return;
+    restore_parameters(*found, *model_);
+    restore_optimizer(*found, *optimizer_);
+    const nlohmann::json& state = found->trainer_state;
+    try {
+        data_.set_position(state.at("data"));
+        tokens_ = state.at("tokens").get<std::int64_t>();
+        consecutive_skips_ = state.at("consecutive_skips").get<std::int64_t>();
+        end_.plans = state.at("plans").get<int>();
+        end_.changed_slots = state.at("changed_slots").get<int>();
+        first_step_ = iteration();
+        take_up_schedule(state.at("schedule"), first_step_ >= config_.train.steps);
+    } catch (const nlohmann::json::exception& error) {
+        throw Error(ErrorCode::kData, fmt::format("{}/trainer_state.json: {}", found->dir, error.what()));
+    }
+    if (setup_.snip) {
+        setup_.snip->load_state(found->precision);
+    } else if (found->precision.contains("plan")) {
+        // A fixed precision comes from the configuration; nothing to restore.
+    }
+    last_saved_ = first_step_;
+    listener_.on_message(fmt::format("resumed from {} at step {}", found->dir, first_step_));
+}
+
+// The curve of the run goes on as it was planned, unless optim.schedule_steps asks for another one.
+void Trainer::Impl::take_up_schedule(const nlohmann::json& saved, bool finished) {
+    const optim::LrSchedule old = optim::LrSchedule::from_json(saved);
+    if (old == schedule_) return;
+    const std::int64_t at = optimizer_->steps();
+    const bool asked = config_.optim.schedule_steps > 0;
+    if (!finished) {
+        listener_.on_message(fmt::format(
+            "learning rate: the run was planned as {}; the configuration now says {}; at step {} that is "
+            "{:.3e} against {:.3e}; {}",
+            old.describe(), schedule_.describe(), at, old.lr_at(at), schedule_.lr_at(at),
+            asked ? "taking the new curve, because optim.schedule_steps is given"
+                  : "keeping the old curve (give optim.schedule_steps to change it)"));
+    }
+    if (!asked) schedule_ = old;
+}
+
+void Trainer::Impl::step() {
+    const Stopwatch watch;
+    setup_.precision->step = static_cast<std::uint32_t>(iteration());
+    const std::vector<MicroBatch> batches = data_.next_step();
+    optimizer_->zero_grad();
+    const AccumulatedLoss loss = accumulate_gradients(model_loss(), batches, *setup_.precision);
+    if (setup_.snip && setup_.snip->due()) collect_statistics(batches, loss.mean);
+    const double lr = schedule_.lr_at(optimizer_->steps());
+    optimizer_->set_lr(lr);
+    const optim::StepResult result = optimizer_->step();
+    optimizer_->zero_grad();
+    consecutive_skips_ = result.applied ? 0 : consecutive_skips_ + 1;
+    tokens_ += loss.targets;
+    const double seconds = watch.seconds();
+    end_.train_seconds += seconds;
+    end_.loss = loss.mean;
+
+    StepRecord record;
+    record.step = iteration();
+    record.total = config_.train.steps;
+    record.loss = loss.mean;
+    record.grad_norm = result.grad_norm;
+    record.lr = lr;
+    record.seconds = seconds;
+    record.tokens_per_second = static_cast<double>(loss.targets) / seconds;
+    record.eta_seconds = end_.train_seconds / static_cast<double>(iteration() - first_step_) *
+                         static_cast<double>(config_.train.steps - iteration());
+    record.fp4_share = plan::fp4_share(setup_.precision->plan(), setup_.precision->table());
+    record.bits = plan::effective_bits(setup_.precision->plan(), setup_.precision->table());
+    record.skipped = optimizer_->skipped();
+    record.applied = result.applied;
+    folder_.log(record);
+    listener_.on_step(record);
+    if (consecutive_skips_ >= config_.train.max_nonfinite) {
+        throw Error(ErrorCode::kDiverged,
+                    fmt::format("step {}: the gradient was not finite in {} steps in a row (first in {}); "
+                                "loss {}",
+                                iteration(), consecutive_skips_, result.nonfinite, loss.mean),
+                    "lower optim.lr, lengthen optim.warmup_steps, or take a higher precision; the last "
+                    "checkpoint is kept");
+    }
+}
+
+void Trainer::Impl::collect_statistics(const std::vector<MicroBatch>& batches, double mean_loss) {
+    // The probes replay a quarter of the first micro-batch: gains are averages over tokens, and every
+    // pass costs a forward and a backward.
+    const MicroBatch& first = batches.front();
+    const std::int64_t rows = (first.ids.size(0) + 3) / 4;
+    const MicroBatch probe{first.ids.narrow(0, 0, rows), first.targets.narrow(0, 0, rows)};
+    setup_.snip->collect_stats({.loss = mean_loss, .replay = [this, &probe] {
+                                    const ops::SummedLoss part = loss(probe.ids, probe.targets);
+                                    return part.sum.div(static_cast<double>(std::max<std::int64_t>(1, part.count)));
+                                }});
+    folder_.log_statistics(setup_.snip->statistics());
+}
+
+void Trainer::Impl::note_plan(const SnipEvent& event) {
+    ++end_.plans;
+    end_.changed_slots += event.changed_slots;
+    end_.statistics_seconds += event.statistics_seconds;
+    end_.probe_seconds += event.probe_seconds;
+    end_.solve_seconds += event.solve_seconds;
+    folder_.log(event, setup_.precision->table());
+    listener_.on_plan(event, setup_.precision->table());
+}
+
+void Trainer::Impl::validate() {
+    const Stopwatch watch;
+    const AccumulatedLoss loss = evaluate(model_loss(), data_.validation(), *setup_.precision);
+    EvalRecord record;
+    record.step = iteration();
+    record.targets = loss.targets;
+    record.loss = loss.mean;
+    record.perplexity = std::exp(loss.mean);
+    record.seconds = watch.seconds();
+    end_.validation_loss = loss.mean;
+    end_.evaluation_seconds += record.seconds;
+    folder_.log(record);
+    listener_.on_eval(record);
+}
+
+void Trainer::Impl::save() {
+    if (last_saved_ == iteration()) return;
+    const nlohmann::json state{{"step", iteration()},
+                               {"tokens", tokens_},
+                               {"consecutive_skips", consecutive_skips_},
+                               {"data", data_.position()},
+                               {"schedule", schedule_.to_json()},
+                               {"plans", end_.plans},
+                               {"changed_slots", end_.changed_slots}};
+    const nlohmann::json precision =
+        setup_.snip ? setup_.snip->state()
+                    : nlohmann::json{{"plan", plan::to_json(setup_.precision->plan())}};
+    const std::string dir =
+        folder_.save({iteration(), *model_, data_.tokenizer().get(), *optimizer_, precision, state});
+    last_saved_ = iteration();
+    listener_.on_checkpoint(iteration(), dir);
+}
+
+RunStart Trainer::Impl::describe() {
+    const std::vector<std::string> recipes = recipes_in_use(config_, *setup_.precision);
+    RunStart start = describe_start(config_, *model_, *optimizer_, *setup_.precision, threads_);
+    start.run_dir = folder_.dir();
+    start.tokenizer = fmt::format("{} pieces", data_.vocab_size());
+    start.schedule = schedule_.describe();
+    start.kernels = kernel_lines(recipes);
+    start.train_tokens = data_.train_tokens();
+    start.validation_tokens = data_.validation_tokens();
+    start.first_step = first_step_;
+    return start;
+}
+
+RunEnd Trainer::Impl::run(const std::atomic<bool>& stop) {
+    const RunStart start = describe();
+    folder_.open(config_, first_step_);
+    folder_.log(start);
+    listener_.on_start(start);
+    if (first_step_ >= config_.train.steps) {
+        listener_.on_message(fmt::format("nothing to do: the run is at step {}, train.steps is {}",
+                                         first_step_, config_.train.steps));
+    }
+    reset_kernel_counts();
+    bool validated = false;
+    while (iteration() < config_.train.steps && !stop.load()) {
+        step();
+        const bool last = iteration() == config_.train.steps;
+        validated = last || (config_.train.eval_every > 0 && iteration() % config_.train.eval_every == 0);
+        if (validated) validate();
+        if (last || (config_.checkpoint.every > 0 && iteration() % config_.checkpoint.every == 0)) save();
+    }
+    end_.step = iteration();
+    end_.interrupted = iteration() < config_.train.steps;
+    if (end_.interrupted) save();
+    if (!validated && !end_.interrupted && first_step_ < config_.train.steps) validate();
+    end_.kernels = kernel_counts();
+    end_.peak_memory_bytes = peak_memory_bytes();
+    folder_.log(end_, setup_.precision->plan(), setup_.precision->table());
+    listener_.on_end(end_);
+    return end_;
+}
+
+Trainer::Trainer(const Config& config, Listener& listener)
+    : impl_(std::make_unique<Impl>(config, listener)) {}
+Trainer::~Trainer() = default;
+void Trainer::dry_run() { impl_->tell_start(); }
+RunEnd Trainer::run(const std::atomic<bool>& stop) { return impl_->run(stop); }
+
+}  // namespace subbyte::train
