@@ -9,6 +9,7 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/data/corpus_cache.h"
+#include "subbyte/data/token_shard.h"
 
 namespace subbyte::data {
 namespace {
@@ -66,7 +67,7 @@ TokenizerPtr ready_tokenizer(const std::string& name) {
 }
 
 TokenStream open_shards(const std::vector<std::string>& paths, std::int64_t vocab_size) {
-    std::vector<TokenShardPtr> shards;
+    std::vector<TokenSourcePtr> shards;
     for (const std::string& path : paths) {
         const bool own = path.ends_with(".sbtk");
         shards.push_back(std::make_shared<TokenShard>(

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "subbyte/data/token_shard.h"
+#include "subbyte/data/token_stream.h"
 #include "subbyte/data/tokenizer.h"
 
 namespace subbyte::data {

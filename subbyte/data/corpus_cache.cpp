@@ -12,7 +12,7 @@
 #include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
 #include "subbyte/core/log.h"
-#include "subbyte/core/parallel.h"
+#include "subbyte/data/encode_file.h"
 #include "subbyte/data/hash.h"
 #include "subbyte/data/shard_writer.h"
 
@@ -24,7 +24,6 @@ using nlohmann::json;
 
 constexpr int kVersion = 1;  // of tokenisation and layout: a new number makes every entry again
 constexpr std::int64_t kLargestRecord = 16 << 20;  // bytes of corpus.json
-constexpr std::size_t kEncodedAtOnce = 64 << 10;   // bytes of text per call of the tokenizer
 
 // Size and checksum of what will be read: the same for a copy of the file elsewhere.
 json fingerprint(const TextRange& range) {
@@ -95,40 +94,11 @@ private:
     fs::path path_;
 };
 
-// Encodes a block of text in parts that end at line ends; they are independent of each other, so
-// the ids do not depend on the number of threads or parts. `first`: the block begins the file.
-std::vector<std::int32_t> encode_block(const Tokenizer& tokenizer, std::string_view block,
-                                       bool first) {
-    std::vector<std::string_view> parts;
-    while (!block.empty()) {
-        const std::size_t line = block.find('\n', std::min(kEncodedAtOnce, block.size()));
-        parts.push_back(block.substr(0, line == block.npos ? line : line + 1));
-        block.remove_prefix(parts.back().size());
-    }
-    std::vector<std::vector<std::int32_t>> ids(parts.size());
-    parallel_for(static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t i, std::int64_t end) {
-        for (; i < end; ++i) {
-            const auto at = static_cast<std::size_t>(i);
-            ids[at] =
-                first && i == 0 ? tokenizer.encode(parts[at]) : tokenizer.encode_rest(parts[at]);
-        }
-    });
-    std::vector<std::int32_t> all;
-    for (const auto& part : ids) all.insert(all.end(), part.begin(), part.end());
-    return all;
-}
-
 void encode_texts(const std::vector<TextRange>& texts, const Tokenizer& tokenizer,
                   const fs::path& path) {
     ShardWriter shard(path, tokenizer.vocab_size(), tokenizer.fingerprint());
-    std::string block;
     for (const TextRange& text : texts) {
-        TextReader reader(text);
-        for (bool first = true; reader.next(block); first = false) {
-            shard.append(encode_block(tokenizer, block, first));
-        }
-        const std::int32_t end = tokenizer.eos_id();
-        if (end >= 0) shard.append({&end, 1});
+        encode_file(text, tokenizer, [&](std::span<const std::int32_t> ids) { shard.append(ids); });
     }
     shard.finish();
 }
@@ -146,7 +116,7 @@ TokenStream open_shard(const fs::path& path, const Tokenizer& tokenizer) {
 Corpus open_entry(const TextCorpus& text, const json& inputs, const fs::path& folder) {
     const json record =
         json::parse(read_file(folder / "corpus.json", kLargestRecord), nullptr, false);
-    if (record != inputs) {
+    if (record.is_discarded() || record != inputs) {
         throw Error(ErrorCode::kData, (folder / "corpus.json").string() + ": is damaged");
     }
     Corpus corpus;

@@ -93,9 +93,11 @@ void InputFile::read(std::int64_t offset, void* to, std::size_t size) const {
 OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
     // Distinct in this process and between processes, so that two writers never share a file.
     static std::atomic<unsigned> counter{0};
-    temporary_ = folder_of(path) /
-                 fmt::format(".{}.{}-{}.tmp", path.filename().string(), ::getpid(), counter++);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    do {
+        temporary_ = folder_of(path) /
+                     fmt::format(".{}.{}-{}.tmp", path.filename().string(), ::getpid(), counter++);
+        descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (descriptor_ < 0 && errno == EEXIST);
     if (descriptor_ < 0) fail("cannot be created");
 }
 

@@ -67,9 +67,11 @@ public:
             }
             byte_ids_[static_cast<std::size_t>(byte)] = id;
         }
-        std::vector<std::string> pieces;
-        check(processor_.Encode("a", &pieces), "encode");
-        adds_blank_ = !pieces.empty() && pieces[0].starts_with(kBlankMark);
+        std::vector<int> ids;
+        check(processor_.Encode("\n", &ids), "encode");
+        if (const auto end = std::find(ids.begin(), ids.end(), id_of('\n')); end != ids.end()) {
+            front_.assign(ids.begin(), end);
+        }
         has_line_end_piece_ = processor_.PieceToId("\n") != processor_.unk_id();
     }
 
@@ -89,6 +91,7 @@ protected:
             const std::string_view line =
                 has_line_end_piece_ ? text : text.substr(0, text.find('\n'));
             const std::size_t length = std::min(line.find(kBlankMark), line.size());
+            if (length == 0 && first) ids = front_;
             if (length > 0) {
                 append_line(text.substr(0, length), first, ids);
                 text.remove_prefix(length);
@@ -113,12 +116,12 @@ private:
 
     void append_line(std::string_view line, bool first, std::vector<std::int32_t>& ids) const {
         std::vector<int> got;
-        if (first || !adds_blank_) {
+        if (first || front_.empty()) {
             check(processor_.Encode(line, &got), "encode");
             ids.insert(ids.end(), got.begin(), got.end());
             return;
         }
-        // The blank that such a model adds goes in front of a line end, which is cut off with it.
+        // What such a model adds goes in front of a line end, and is cut off with it.
         check(processor_.Encode(std::string(1, '\n').append(line), &got), "encode");
         const auto line_end = std::find(got.begin(), got.end(), id_of('\n'));
         ids.insert(ids.end(), line_end == got.end() ? got.begin() : line_end + 1, got.end());
@@ -128,7 +131,8 @@ private:
     std::uint64_t fingerprint_;
     sp::SentencePieceProcessor processor_;
     std::array<std::int32_t, 256> byte_ids_{};
-    bool adds_blank_ = false, has_line_end_piece_ = false;
+    std::vector<std::int32_t> front_;  // what the model puts in front of a text
+    bool has_line_end_piece_ = false;
 };
 
 // The lines of the texts, every `stride`-th, as SentencePiece asks for them.

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <vector>
 
 #include "subbyte/core/error.h"
 #include "subbyte/data/hash.h"
@@ -164,61 +165,6 @@ void TokenShard::read(std::int64_t begin, std::span<std::int64_t> to) const {
                              vocab_size_),
                  "something changed the file while it was in use");
         }
-    }
-}
-
-TokenStream::TokenStream(std::vector<TokenShardPtr> shards) : shards_(std::move(shards)) {
-    for (const TokenShardPtr& shard : shards_) {
-        end_ += shard->size();
-        if (shard->vocab_size() != vocab_size() || shard->tokenizer() != shards_[0]->tokenizer()) {
-            throw Error(ErrorCode::kData,
-                        fmt::format("{} and {} were made with different tokenizers "
-                                    "(vocabulary {} and {})",
-                                    shards_[0]->path().string(), shard->path().string(),
-                                    vocab_size(), shard->vocab_size()),
-                        "make them again with one tokenizer");
-        }
-    }
-}
-
-std::uint64_t TokenStream::checksum() const {
-    std::vector<std::uint64_t> parts;
-    for (const TokenShardPtr& shard : shards_) {
-        parts.push_back(shard->checksum());
-        parts.push_back(static_cast<std::uint64_t>(shard->size()));
-    }
-    parts.push_back(static_cast<std::uint64_t>(begin_));
-    parts.push_back(static_cast<std::uint64_t>(end_));
-    return hash64({reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof parts[0]});
-}
-
-TokenStream TokenStream::slice(std::int64_t begin, std::int64_t end) const {
-    if (begin < 0 || end < begin || end > size()) {
-        throw Error(ErrorCode::kInternal,
-                    fmt::format("slice [{}, {}) of {} tokens", begin, end, size()));
-    }
-    TokenStream part = *this;
-    part.begin_ = begin_ + begin;
-    part.end_ = begin_ + end;
-    return part;
-}
-
-void TokenStream::read(std::int64_t begin, std::span<std::int64_t> to) const {
-    std::int64_t at = begin_ + begin;
-    if (begin < 0 || begin > size() || static_cast<std::int64_t>(to.size()) > size() - begin) {
-        throw Error(ErrorCode::kInternal,
-                    fmt::format("{} tokens from token {} of {}", to.size(), begin, size()));
-    }
-    for (const TokenShardPtr& shard : shards_) {
-        if (at < shard->size()) {
-            const auto count = std::min(to.size(), static_cast<std::size_t>(shard->size() - at));
-            shard->read(at, to.first(count));
-            to = to.subspan(count);
-            at = 0;
-        } else {
-            at -= shard->size();
-        }
-        if (to.empty()) return;
     }
 }
 

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
-#include <vector>
+#include <string>
 
 #include "subbyte/data/file.h"
+#include "subbyte/data/token_stream.h"
 
 namespace subbyte::data {
 
@@ -17,7 +17,7 @@ namespace subbyte::data {
 //   .sbtk   our own: see ShardHeader
 //   .bin    ids alone, 16 or 32 bit (nanoGPT), or behind a header of 256 32-bit words (llm.c:
 //           20240520 for 16 bit, 20240801 for 32 bit, then version and number of ids)
-class TokenShard {
+class TokenShard : public TokenSource {
 public:
     struct Options {
         std::int64_t vocab_size = 0;  // of .bin files; must agree with that of a .sbtk unless 0
@@ -28,15 +28,12 @@ public:
     // vocabulary. Error kData with path, position and both numbers.
     TokenShard(const std::filesystem::path& path, const Options& options);
 
-    const std::filesystem::path& path() const { return file_.path(); }
-    std::int64_t size() const { return size_; }  // ids
-    std::int64_t vocab_size() const { return vocab_size_; }
-    // Fingerprint of the tokenizer that made it; 0: unknown.
-    std::uint64_t tokenizer() const { return tokenizer_; }
-    std::uint64_t checksum() const { return checksum_; }  // XXH64 of the ids as they are stored
-
-    // Copies ids [begin, begin + to.size()), which must exist; any thread.
-    void read(std::int64_t begin, std::span<std::int64_t> to) const;
+    std::string name() const override { return file_.path().string(); }
+    std::int64_t size() const override { return size_; }
+    std::int64_t vocab_size() const override { return vocab_size_; }
+    std::uint64_t tokenizer() const override { return tokenizer_; }
+    std::uint64_t checksum() const override { return checksum_; }  // XXH64 of the ids as stored
+    void read(std::int64_t begin, std::span<std::int64_t> to) const override;
 
 private:
     std::uint64_t read_own_header();  // the checksum the ids must have
@@ -48,8 +45,6 @@ private:
     int id_bytes_ = 0;
     std::uint64_t tokenizer_ = 0, checksum_ = 0;
 };
-
-using TokenShardPtr = std::shared_ptr<const TokenShard>;
 
 // The first 64 bytes of a .sbtk file, little-endian.
 struct ShardHeader {
@@ -65,25 +60,5 @@ struct ShardHeader {
     std::uint64_t padding = 0;           // 0
 };
 static_assert(sizeof(ShardHeader) == 64);
-
-// Ids of one or several shards as one sequence, or a part of it. A value: copies share the files.
-class TokenStream {
-public:
-    TokenStream() = default;
-    // All must have the same vocabulary: Error kData.
-    explicit TokenStream(std::vector<TokenShardPtr> shards);
-
-    std::int64_t size() const { return end_ - begin_; }
-    std::int64_t vocab_size() const { return shards_.empty() ? 0 : shards_[0]->vocab_size(); }
-    // Fingerprint of the tokenizer that made all of them; 0: unknown.
-    std::uint64_t tokenizer() const { return shards_.empty() ? 0 : shards_[0]->tokenizer(); }
-    std::uint64_t checksum() const;  // of content and place: differs for different ids
-    TokenStream slice(std::int64_t begin, std::int64_t end) const;  // of this stream's ids
-    void read(std::int64_t begin, std::span<std::int64_t> to) const;
-
-private:
-    std::vector<TokenShardPtr> shards_;
-    std::int64_t begin_ = 0, end_ = 0;  // in the sequence of all shards
-};
 
 }  // namespace subbyte::data
