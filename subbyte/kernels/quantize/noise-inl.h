@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "subbyte/core/philox.h"
 
@@ -39,6 +38,7 @@ struct PhiloxLanes {
 
 void noise_row(const NoiseAddress& address, std::uint64_t first_block, std::int64_t blocks,
                std::uint16_t* out) {
+    // The order in which blocks are dealt to lanes makes what store_blocks() writes contiguous.
     constexpr int kQuarter = kLanes / 4;  // 128-bit groups of a vector
     std::uint32_t order[kLanes] = {};
     for (int lane = 0; lane < kLanes / 2; ++lane) {
@@ -46,23 +46,17 @@ void noise_row(const NoiseAddress& address, std::uint64_t first_block, std::int6
     }
     const I lane_order = load_int(order);
     const I m0 = set(0xD2511F53u), m1 = set(0xCD9E8D57u);
+    const I role = set(std::uint32_t{address.role} << 16);
+    const I layer = set(address.layer), step = set(address.step);
+    const auto start = [&](std::uint64_t block) {
+        const I index = add64(set64(block), lane_order);
+        const I high = merge(set(0xFFFFu), shift_right64<32>(index), role);
+        return PhiloxLanes{index, high, layer, step};
+    };
     for (std::int64_t done = 0; done < blocks; done += kLanes) {
         const std::uint64_t index = first_block + static_cast<std::uint64_t>(done);
         std::uint16_t* const target = out + 8 * done;
-        const auto low = static_cast<std::uint32_t>(index);
-        if (low > 0xFFFFFFFFu - kLanes) {  // the counter carries inside this vector
-            for (int i = 0; i < kLanes; ++i) {
-                const PhiloxBlock block =
-                    noise_block(address, index + static_cast<std::uint64_t>(i));
-                std::memcpy(target + 8 * i, &block, sizeof(block));
-            }
-            continue;
-        }
-        const I c1 = set(static_cast<std::uint32_t>((index >> 32) & 0xFFFF) |
-                         (std::uint32_t{address.role} << 16));
-        const I c2 = set(address.layer), c3 = set(address.step);
-        PhiloxLanes a{add(set(low), lane_order), c1, c2, c3};
-        PhiloxLanes b{add(set(low + kLanes / 2), lane_order), c1, c2, c3};
+        PhiloxLanes a = start(index), b = start(index + kLanes / 2);
         auto k0 = static_cast<std::uint32_t>(address.seed);
         auto k1 = static_cast<std::uint32_t>(address.seed >> 32);
 #pragma GCC unroll 10

@@ -43,7 +43,6 @@ struct ScaleProblem {
 struct RowSpan {
     std::int64_t begin = 0, end = 0;
     std::int64_t tile_cols = 1;
-    std::int64_t size() const { return end - begin; }
 };
 
 // The inner loops of quantisation and its inverse for one instruction set. Everything around them

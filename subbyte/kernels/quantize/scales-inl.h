@@ -35,9 +35,9 @@ inline ScaleLanes fp32_lanes(const ScaleProblem& problem, I amax) {
     return {floats(s), reciprocal, low, scaling, set(0u)};
 }
 
-// Exponent fields instead of logarithms. As emax >= 2 for every element, all subnormal amax clamp to
-// code 0 whatever their own exponent, and the largest code is 253: 2^(127 - code), the reciprocal, is
-// exact and normal.
+// Exponent fields instead of logarithms. As emax >= 2 for every element, all subnormal amax clamp
+// to code 0 whatever their own exponent, and the largest code is 253: 2^(127 - code), the
+// reciprocal, is exact and normal.
 inline ScaleLanes e8m0_lanes(const ScaleProblem& problem, I amax) {
     using formats::ScaleRule;
     const I mantissa = and_(amax, set(0x7FFFFFu));

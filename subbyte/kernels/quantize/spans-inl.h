@@ -87,7 +87,7 @@ void amax_row(const float* x, const RowSpan& span, std::uint32_t* amax) {
         span.tile_cols <= 4 * kLanes) {
         const std::int64_t step = kLanes * span.tile_cols;
         const int vectors = static_cast<int>(span.tile_cols / kLanes);
-        for (; rest.size() >= step; rest.begin += step, x += step, amax += kLanes) {
+        for (; rest.end - rest.begin >= step; rest.begin += step, x += step, amax += kLanes) {
             store_int(amax, max_unsigned(load_int(amax), amax_narrow_tiles(x, vectors)));
         }
     }

@@ -87,7 +87,10 @@ inline I load_words(const void* p) {
 
 inline F int_to_float(I v) { return _mm256_cvtepi32_ps(v); }
 
-// 64-bit lanes: full products of the even 32-bit lanes, shifts, and (low half of a, low half of b).
+// 64-bit lanes: sums, full products of the even 32-bit lanes, shifts, and (low half of a, low half
+// of b).
+inline I set64(std::uint64_t x) { return _mm256_set1_epi64x(static_cast<long long>(x)); }
+inline I add64(I a, I b) { return _mm256_add_epi64(a, b); }
 inline I mul_even(I a, I b) { return _mm256_mul_epu32(a, b); }
 template <int N>
 inline I shift_left64(I v) {

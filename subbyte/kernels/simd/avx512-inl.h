@@ -82,7 +82,10 @@ inline I load_words(const void* p) {
 
 inline F int_to_float(I v) { return _mm512_cvtepi32_ps(v); }
 
-// 64-bit lanes: full products of the even 32-bit lanes, shifts, and (low half of a, low half of b).
+// 64-bit lanes: sums, full products of the even 32-bit lanes, shifts, and (low half of a, low half
+// of b).
+inline I set64(std::uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); }
+inline I add64(I a, I b) { return _mm512_add_epi64(a, b); }
 inline I mul_even(I a, I b) { return _mm512_mul_epu32(a, b); }
 template <int N>
 inline I shift_left64(I v) {
