@@ -36,7 +36,8 @@ test: ## build and run the tests that take under a minute each
 bench: ## build and run the benchmarks
 	@scripts/setup.sh test
 	@cmake --preset $(PRESET) -Wno-dev -DSUBBYTE_DEV=ON >/dev/null
-	@cmake --build --preset $(PRESET) -j $(JOBS) --target bench
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+	@scripts/bench.sh
 
 format: ## put the sources into the project's layout
 	@scripts/setup.sh lint
