@@ -93,6 +93,7 @@ void add_quantize(CLI::App& program) {
         ->required()
         ->type_name("FILE");
     verb->add_option("--seed", arguments->seed, "Seed of stochastic rounding")
+        ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     verb->add_flag("--json", arguments->json, "As JSON");
     verb->callback([arguments] { run(*arguments); });
