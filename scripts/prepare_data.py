@@ -31,6 +31,7 @@ import zlib
 
 PACKAGE = "r-cran-janeaustenr"
 RDB = "usr/lib/R/site-library/janeaustenr/data/Rdata.rdb"
+INSTALLED = pathlib.Path("/") / RDB
 VALIDATION = "persuasion"
 
 # Bytes and SHA-256 of each text in the package (lines joined by "\n"), whatever its revision.
@@ -117,10 +118,9 @@ def download(folder):
 
 def find_rdb(package, scratch):
     """The package's data file: from --package, from an installed package, or downloaded."""
-    installed = pathlib.Path("/") / RDB
-    if package is None and installed.is_file():
+    if package is None and INSTALLED.is_file():
         say(f"taking the novels from the installed package {PACKAGE}")
-        return installed
+        return INSTALLED
     if package is not None and not package.is_file():
         raise Failure(f"{package}: no such file", "give a .deb or an Rdata.rdb with --package")
     if package is not None and package.suffix != ".deb":
@@ -154,7 +154,7 @@ def texts(rdb):
     while raw:
         stream = zlib.decompressobj()
         block = stream.decompress(raw[4:]) + stream.flush()
-        if len(block) != int.from_bytes(raw[:4], "big"):
+        if not stream.eof or len(block) != int.from_bytes(raw[:4], "big"):
             raise ValueError("a block of another length than announced")
         raw = stream.unused_data
         yield b"\n".join(character_vector(block)) + b"\n"

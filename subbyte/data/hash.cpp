@@ -22,6 +22,10 @@ void Hash64::update(const void* data, std::size_t size) {
 
 std::uint64_t Hash64::digest() const { return XXH64_digest(&state_->value); }
 
-std::uint64_t hash64(std::string_view bytes) { return XXH64(bytes.data(), bytes.size(), 0); }
+std::uint64_t hash64(std::string_view bytes) {
+    Hash64 hash;
+    hash.update(bytes.data(), bytes.size());
+    return hash.digest();
+}
 
 }  // namespace subbyte::data
