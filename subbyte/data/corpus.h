@@ -13,7 +13,8 @@
 namespace subbyte::data {
 
 struct CorpusOptions {
-    // Text files, or token files (*.sbtk, *.bin); not both. {"novels"}: the built-in set.
+    // Text files, or token files (*.sbtk, *.bin); not both. {"novels"}: the built-in set, which
+    // brings its own validation part.
     std::vector<std::string> train, val;
     // Without `val`: this share at the end of `train` is kept for validation; 0: no validation.
     double val_fraction = 0.05;

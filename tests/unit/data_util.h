@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -76,8 +77,7 @@ private:
     LogSink before_;
 };
 
-// Runs the action, which must throw an Error of this code whose message has all the parts; a
-// message alone must say what to try too.
+// Runs the action, which must throw an Error of this code whose message has all the parts.
 inline void expect_error(ErrorCode code, const std::vector<std::string>& parts,
                          const std::function<void()>& action) {
     try {
