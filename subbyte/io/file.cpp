@@ -115,10 +115,9 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, std::uint64_t bytes_ne
     : path_(path), bytes_needed_(bytes_needed) {
     // A name of this process that nobody has; the counter passes over what a killed process left.
     for (int attempt = 0; fd_.get() < 0; ++attempt) {
-        temporary_ = folder_of(path) / fmt::format(".{}.tmp-{}-{}", path.filename().string(),
-                                                   ::getpid(), attempt);
-        fd_ = Descriptor(
-            ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+        temporary_ = folder_of(path) /
+                     fmt::format(".{}.tmp-{}-{}", path.filename().string(), ::getpid(), attempt);
+        fd_ = Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
         if (fd_.get() < 0 && (errno != EEXIST || attempt == 10000)) {
             fail_system("create", path, errno, "check that the folder exists and is writable");
         }

@@ -28,8 +28,9 @@ private:
     int fd_;
 };
 
-// A regular file opened for reading. Reads go through the descriptor and not through a memory map: a
-// file that shrinks under us is an Error and not a SIGBUS, and its pages do not count as our memory.
+// A regular file opened for reading. Reads go through the descriptor and not through a memory map:
+// a file that shrinks under us is an Error and not a SIGBUS, and its pages do not count as our
+// memory.
 class InputFile {
 public:
     explicit InputFile(const std::filesystem::path& path);  // Error kData
@@ -55,9 +56,9 @@ struct WrittenFile {
     std::uint64_t checksum = 0;  // XXH64 of the content
 };
 
-// A file that appears under its name as a whole or not at all. It is written under a temporary name in
-// the same folder; commit() syncs it and renames it over whatever had the name. Without commit(), or
-// after an error, the temporary file is removed and the old file stays.
+// A file that appears under its name as a whole or not at all. It is written under a temporary name
+// in the same folder; commit() syncs it and renames it over whatever had the name. Without
+// commit(), or after an error, the temporary file is removed and the old file stays.
 class AtomicFile {
 public:
     // `bytes_needed` (0: unknown) is the final size, told when the disk is full.

@@ -104,10 +104,11 @@ double rope_theta(const Fields& fields, const Json& json, const std::string& fil
         for (const char* name : {"rope_type", "type"}) {
             const Json* type = rope.find(name);
             if (type != nullptr && *type != "default") {
-                fields.fail(fmt::format("'{}' asks for {} scaling of the rotary embedding, which is "
-                                        "not supported",
-                                        key, type->dump()),
-                            "use a model with unscaled rotary embedding");
+                fields.fail(
+                    fmt::format("'{}' asks for {} scaling of the rotary embedding, which is "
+                                "not supported",
+                                key, type->dump()),
+                    "use a model with unscaled rotary embedding");
             }
         }
         rope.must_be("factor", 1.0, "scaling of the rotary embedding is not supported");
@@ -124,7 +125,8 @@ double rope_theta(const Fields& fields, const Json& json, const std::string& fil
         refuse_scaling("rope_parameters", rope);
         const double nested = rope.positive("rope_theta", theta);
         if (fields.find("rope_theta") != nullptr && nested != theta) {
-            fields.fail(fmt::format("'rope_theta' is {}, but {} in 'rope_parameters'", theta, nested));
+            fields.fail(
+                fmt::format("'rope_theta' is {}, but {} in 'rope_parameters'", theta, nested));
         }
         theta = nested;
     }
@@ -152,14 +154,16 @@ HfLlamaConfig parse_hf_llama_config(const Json& json, const std::string& file) {
     c.num_attention_heads = fields.size("num_attention_heads");
     c.num_key_value_heads = fields.size("num_key_value_heads", c.num_attention_heads);
     if (c.num_attention_heads % c.num_key_value_heads != 0) {
-        fields.fail(fmt::format("'num_attention_heads' {} is not a multiple of 'num_key_value_heads' {}",
-                                c.num_attention_heads, c.num_key_value_heads));
+        fields.fail(
+            fmt::format("'num_attention_heads' {} is not a multiple of 'num_key_value_heads' {}",
+                        c.num_attention_heads, c.num_key_value_heads));
     }
     if (fields.find("head_dim") == nullptr && c.hidden_size % c.num_attention_heads != 0) {
         fields.fail(fmt::format("'hidden_size' {} is not a multiple of 'num_attention_heads' {}",
                                 c.hidden_size, c.num_attention_heads));
     }
-    // The quotient is 0 only where it is not used: with more heads than hidden_size it left a rest above.
+    // The quotient is 0 only where it is not used: with more heads than hidden_size it left a rest
+    // above.
     c.head_dim = fields.size("head_dim", c.hidden_size / c.num_attention_heads);
     if (c.head_dim % 2 != 0) {
         fields.fail(fmt::format("'head_dim' {} is odd, rotary embedding turns pairs", c.head_dim));

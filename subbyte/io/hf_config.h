@@ -11,7 +11,8 @@
 
 namespace subbyte::io {
 
-// config.json of a LLaMA model as Hugging Face's transformers writes it (releases 4 and 5), with its names.
+// config.json of a LLaMA model as Hugging Face's transformers writes it (releases 4 and 5), with
+// its names.
 struct HfLlamaConfig {
     std::int64_t vocab_size = 0;
     std::int64_t hidden_size = 0;
@@ -30,16 +31,16 @@ struct HfLlamaConfig {
     friend bool operator==(const HfLlamaConfig&, const HfLlamaConfig&) = default;
 };
 
-// Reads the parsed file. What is absent has the default of transformers (one key/value head per head,
-// head_dim = hidden_size / num_attention_heads). Error kData that begins with `file` and names the key:
-// missing or of another type, out of range, shapes that do not fit each other, and everything that
-// would compute something else than our LLaMA: another model_type or hidden_act, attention_bias,
-// mlp_bias, attention_dropout, rope scaling, partial rotation, quantised weights.
+// Reads the parsed file. What is absent has the default of transformers (one key/value head per
+// head, head_dim = hidden_size / num_attention_heads). Error kData that begins with `file` and
+// names the key: missing or of another type, out of range, shapes that do not fit each other, and
+// everything that would compute something else than our LLaMA: another model_type or hidden_act,
+// attention_bias, mlp_bias, attention_dropout, rope scaling, partial rotation, quantised weights.
 HfLlamaConfig parse_hf_llama_config(const nlohmann::json& json, const std::string& file);
 HfLlamaConfig read_hf_llama_config(const std::filesystem::path& path);
 
-// The file for transformers. rope_theta is written in both places, where release 4 and where 5 reads it.
-// `dtype`: "float32", "bfloat16", ...: what the weights beside it are stored in.
+// The file for transformers. rope_theta is written in both places, where release 4 and where 5
+// reads it. `dtype`: "float32", "bfloat16", ...: what the weights beside it are stored in.
 nlohmann::ordered_json to_json(const HfLlamaConfig& config, const std::string& dtype);
 void write_hf_llama_config(const std::filesystem::path& path, const HfLlamaConfig& config,
                            const std::string& dtype);

@@ -24,7 +24,8 @@ WrittenFile write_json(const std::filesystem::path& path, const nlohmann::ordere
 // the texts "nan", "inf" and "-inf" instead of a null that says nothing.
 std::string dump_json(const nlohmann::ordered_json& value, int indent = -1);
 
-// Reads a number that dump_json() wrote, also one of these texts. Error kData that begins with `where`.
+// Reads a number that dump_json() wrote, also one of these texts. Error kData that begins with
+// `where`.
 double number_of(const nlohmann::json& value, const std::string& where);
 
 }  // namespace subbyte::io

@@ -17,8 +17,8 @@
 namespace subbyte::io {
 namespace {
 
-// Is the line complete? A crash of the machine can also leave zero bytes, which the JSON library would
-// take for the end of the text.
+// Is the line complete? A crash of the machine can also leave zero bytes, which the JSON library
+// would take for the end of the text.
 bool is_complete(std::string_view line) {
     return line.find('\0') == std::string_view::npos && nlohmann::json::accept(line);
 }
@@ -64,7 +64,8 @@ void mark_superseded(std::vector<JsonlRecord>& records, std::int64_t step) {
 
 JsonlWriter::JsonlWriter(const std::filesystem::path& path) : path_(path) {
     fd_ = Descriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
-    if (fd_.get() < 0) fail_system("open", path, errno, "check that the folder exists and is writable");
+    if (fd_.get() < 0)
+        fail_system("open", path, errno, "check that the folder exists and is writable");
     const InputFile file(path);
     const std::string tail = last_line(file);
     if (tail.empty()) return;

@@ -13,16 +13,17 @@
 
 namespace subbyte::io {
 
-// Appends records to a log: one JSON object per line, `type` first. Every record is with the operating
-// system when write() returns, so a crash loses at most the line being written. For one thread.
+// Appends records to a log: one JSON object per line, `type` first. Every record is with the
+// operating system when write() returns, so a crash loses at most the line being written. For one
+// thread.
 class JsonlWriter {
 public:
-    // Opens for appending, creating the file. A torn last line (crash while writing) is cut off; whole
-    // records are never touched. Error kData.
+    // Opens for appending, creating the file. A torn last line (crash while writing) is cut off;
+    // whole records are never touched. Error kData.
     explicit JsonlWriter(const std::filesystem::path& path);
 
-    // `fields` is an object without the member "type" (Error kUsage). Error kData, with the file as it
-    // was before, when the disk is full.
+    // `fields` is an object without the member "type" (Error kUsage). Error kData, with the file as
+    // it was before, when the disk is full.
     void write(std::string_view type,
                const nlohmann::ordered_json& fields = nlohmann::ordered_json::object());
 

@@ -83,11 +83,10 @@ const SafetensorsFile& ModelFolder::shard(const std::string& name) const {
     const auto found = shard_of_.find(name);
     if (found != shard_of_.end()) return shards_[found->second];
     const std::string close = nearest(name, names());
-    throw Error(ErrorCode::kData,
-                fmt::format("{}: no tensor '{}' among its {}", folder_.string(), name,
-                            shard_of_.size()),
-                close.empty() ? "list the names with `inspect`"
-                              : fmt::format("did you mean '{}'?", close));
+    throw Error(
+        ErrorCode::kData,
+        fmt::format("{}: no tensor '{}' among its {}", folder_.string(), name, shard_of_.size()),
+        close.empty() ? "list the names with `inspect`" : fmt::format("did you mean '{}'?", close));
 }
 
 const TensorInfo& ModelFolder::info(const std::string& name) const {

@@ -17,8 +17,8 @@ namespace subbyte::io {
 // model.safetensors.index.json lists. Only headers are read until a tensor is asked for.
 class ModelFolder {
 public:
-    // Error kData: neither file is there, a shard is missing or damaged, index and shards disagree about
-    // a name, or a shard lies outside of the folder.
+    // Error kData: neither file is there, a shard is missing or damaged, index and shards disagree
+    // about a name, or a shard lies outside of the folder.
     explicit ModelFolder(const std::filesystem::path& folder);
 
     std::vector<std::string> names() const;  // sorted

@@ -129,8 +129,9 @@ private:
         }
         std::vector<std::string_view> names;
         for (const DtypeName& row : kDtypes) names.push_back(row.name);
-        throw Error(ErrorCode::kData, fmt::format("{}: dtype '{}' is not supported", file_, name),
-                    fmt::format("convert the array with NumPy to one of {}", fmt::join(names, " ")));
+        throw Error(
+            ErrorCode::kData, fmt::format("{}: dtype '{}' is not supported", file_, name),
+            fmt::format("convert the array with NumPy to one of {}", fmt::join(names, " ")));
     }
     [[noreturn]] void fail(const std::string& message) const {
         throw Error(ErrorCode::kData,
@@ -143,14 +144,14 @@ private:
     std::size_t at_ = 0;
 };
 
-// Bytes of the array. Error kData when the product of the non-zero dimensions leaves 63 bits, or when
-// there are more dimensions than LibTorch (and NumPy) can handle.
+// Bytes of the array. Error kData when the product of the non-zero dimensions leaves 63 bits, or
+// when there are more dimensions than LibTorch (and NumPy) can handle.
 std::uint64_t array_bytes(const Header& header, const std::string& file) {
     if (header.shape.size() > 64) {
-        throw Error(ErrorCode::kData,
-                    fmt::format("{}: {} dimensions, at most 64 are supported", file,
-                                header.shape.size()),
-                    "the file is damaged; fetch or save it again");
+        throw Error(
+            ErrorCode::kData,
+            fmt::format("{}: {} dimensions, at most 64 are supported", file, header.shape.size()),
+            "the file is damaged; fetch or save it again");
     }
     std::int64_t bytes = static_cast<std::int64_t>(c10::elementSize(header.type));
     bool empty = false;
@@ -227,8 +228,7 @@ at::Tensor read_npy(const std::filesystem::path& path) {
 
 WrittenFile write_npy(const std::filesystem::path& path, const at::Tensor& tensor) {
     const auto fail = [&](const std::string& message) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("cannot write '{}': {}", path.string(), message),
+        throw Error(ErrorCode::kUsage, fmt::format("cannot write '{}': {}", path.string(), message),
                     "convert the tensor first");
     };
     if (!tensor.defined() || tensor.layout() != at::kStrided) fail("the tensor is not dense");

@@ -79,11 +79,12 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
     const std::string name = path.string();
     std::array<std::byte, 8> prefix{};
     if (file_.size() < prefix.size()) {
-        throw Error(ErrorCode::kData,
-                    fmt::format("{}: {} bytes are too few for a safetensors file, the length of the "
-                                "header alone takes 8",
-                                name, file_.size()),
-                    "the file is damaged; fetch or save it again");
+        throw Error(
+            ErrorCode::kData,
+            fmt::format("{}: {} bytes are too few for a safetensors file, the length of the "
+                        "header alone takes 8",
+                        name, file_.size()),
+            "the file is damaged; fetch or save it again");
     }
     file_.read(0, prefix);
     std::uint64_t length = 0;
@@ -108,18 +109,17 @@ const TensorInfo& SafetensorsFile::info(const std::string& name) const {
     std::vector<std::string> names;
     for (const TensorInfo& tensor : header_.tensors) names.push_back(tensor.name);
     const std::string close = nearest(name, names);
-    throw Error(ErrorCode::kData,
-                fmt::format("{}: no tensor '{}' among its {}", path().string(), name, names.size()),
-                close.empty() ? "list the names with `inspect`"
-                              : fmt::format("did you mean '{}'?", close));
+    throw Error(
+        ErrorCode::kData,
+        fmt::format("{}: no tensor '{}' among its {}", path().string(), name, names.size()),
+        close.empty() ? "list the names with `inspect`" : fmt::format("did you mean '{}'?", close));
 }
 
 void SafetensorsFile::read_bytes(const std::string& name, std::span<std::byte> out) const {
     const TensorInfo& tensor = info(name);
     if (out.size() != tensor.bytes()) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("tensor '{}' has {} bytes, the buffer has {}", name, tensor.bytes(),
-                                out.size()));
+        throw Error(ErrorCode::kUsage, fmt::format("tensor '{}' has {} bytes, the buffer has {}",
+                                                   name, tensor.bytes(), out.size()));
     }
     file_.read(data_begin_ + tensor.begin, out);
 }
@@ -137,11 +137,11 @@ at::Tensor SafetensorsFile::load(const std::string& name) const {
         const auto bad = std::find_if(bytes.begin(), bytes.end(),
                                       [](std::byte byte) { return byte > std::byte{1}; });
         if (bad != bytes.end()) {
-            throw Error(ErrorCode::kData,
-                        fmt::format("{}: tensor '{}': byte {} is {}, a BOOL is 0 or 1",
-                                    path().string(), name, bad - bytes.begin(),
-                                    std::to_integer<int>(*bad)),
-                        "the file is damaged; fetch or save it again");
+            throw Error(
+                ErrorCode::kData,
+                fmt::format("{}: tensor '{}': byte {} is {}, a BOOL is 0 or 1", path().string(),
+                            name, bad - bytes.begin(), std::to_integer<int>(*bad)),
+                "the file is damaged; fetch or save it again");
         }
     }
     return result;
@@ -149,7 +149,8 @@ at::Tensor SafetensorsFile::load(const std::string& name) const {
 
 NamedTensors SafetensorsFile::load_all() const {
     NamedTensors all;
-    for (const TensorInfo& tensor : header_.tensors) all.emplace_back(tensor.name, load(tensor.name));
+    for (const TensorInfo& tensor : header_.tensors)
+        all.emplace_back(tensor.name, load(tensor.name));
     return all;
 }
 
@@ -159,11 +160,11 @@ WrittenFile save_safetensors(const std::filesystem::path& path, const NamedTenso
     std::map<std::string, Source> sources;
     const auto add = [&](TensorInfo entry, const Source& source) {
         if (entry.name == "__metadata__" || !sources.emplace(entry.name, source).second) {
-            throw Error(ErrorCode::kUsage,
-                        fmt::format("cannot save '{}': the name '{}' is {}", path.string(),
-                                    entry.name,
-                                    entry.name == "__metadata__" ? "reserved" : "used twice"),
-                        "give every tensor its own name");
+            throw Error(
+                ErrorCode::kUsage,
+                fmt::format("cannot save '{}': the name '{}' is {}", path.string(), entry.name,
+                            entry.name == "__metadata__" ? "reserved" : "used twice"),
+                "give every tensor its own name");
         }
         entries.push_back(std::move(entry));
     };

@@ -20,8 +20,8 @@ namespace subbyte::io {
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 // A safetensors file (Hugging Face): 8 bytes header length, a JSON header, the raw tensors.
-// Dtypes: safetensors_dtypes(). Nothing of the header is believed: all numbers are checked against each
-// other and against the file before anything is allocated from them.
+// Dtypes: safetensors_dtypes(). Nothing of the header is believed: all numbers are checked against
+// each other and against the file before anything is allocated from them.
 class SafetensorsFile {
 public:
     // Reads and checks the header only. Error kData that names file, tensor and the numbers.
@@ -33,12 +33,13 @@ public:
     bool contains(const std::string& name) const { return index_.contains(name); }
     const TensorInfo& info(const std::string& name) const;  // Error kData: no such tensor
 
-    // A new contiguous CPU tensor. F4 comes as Float4_e2m1fn_x2, whose last dimension is half as long.
-    // Error kData: no such tensor, file cut short, or a BOOL byte that is neither 0 nor 1.
+    // A new contiguous CPU tensor. F4 comes as Float4_e2m1fn_x2, whose last dimension is half as
+    // long. Error kData: no such tensor, file cut short, or a BOOL byte that is neither 0 nor 1.
     at::Tensor load(const std::string& name) const;
     NamedTensors load_all() const;  // in file order
 
-    // The stored bytes, whatever the dtype. `out` must have info(name).bytes() bytes (Error kUsage).
+    // The stored bytes, whatever the dtype. `out` must have info(name).bytes() bytes (Error
+    // kUsage).
     void read_bytes(const std::string& name, std::span<std::byte> out) const;
 
 private:
@@ -58,10 +59,11 @@ struct RawTensor {
     std::span<const std::byte> bytes;
 };
 
-// Writes a safetensors file; the same content gives the same bytes, whatever the order of the entries.
-// Tensors of any strides and device; they are copied one at a time where they are not contiguous on the
-// CPU. The file appears as a whole: on any error the old file is kept and nothing is left behind.
-// Error kUsage: undefined or sparse tensor, dtype without a safetensors name, name used twice or
+// Writes a safetensors file; the same content gives the same bytes, whatever the order of the
+// entries. Tensors of any strides and device; they are copied one at a time where they are not
+// contiguous on the CPU. The file appears as a whole: on any error the old file is kept and nothing
+// is left behind. Error kUsage: undefined or sparse tensor, dtype without a safetensors name, name
+// used twice or
 // "__metadata__", raw bytes that do not fit dtype and shape. Error kData: disk full (with the bytes
 // needed) and other refusals of the system.
 WrittenFile save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,

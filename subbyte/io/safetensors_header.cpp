@@ -19,8 +19,9 @@ namespace {
 constexpr const char* kDamaged = "the file is damaged; fetch or save it again";
 constexpr const char* kMetadata = "__metadata__";
 
-// Builds the header while the text is read and refuses the first thing that does not belong into it, so
-// that a hostile text costs no memory. Depth 1: tensor names; 2: their members; 3: numbers in brackets.
+// Builds the header while the text is read and refuses the first thing that does not belong into
+// it, so that a hostile text costs no memory. Depth 1: tensor names; 2: their members; 3: numbers
+// in brackets.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 public:
     HeaderReader(SafetensorsHeader& header, const std::string& file)
@@ -81,9 +82,10 @@ public:
             if (find_dtype(text) == nullptr) {
                 std::vector<std::string_view> names;
                 for (const SafetensorsDtype& row : safetensors_dtypes()) names.push_back(row.name);
-                throw Error(ErrorCode::kData,
-                            fmt::format("{}: tensor '{}': dtype '{}' is unknown", file_, name_, text),
-                            fmt::format("known are {}", fmt::join(names, ", ")));
+                throw Error(
+                    ErrorCode::kData,
+                    fmt::format("{}: tensor '{}': dtype '{}' is unknown", file_, name_, text),
+                    fmt::format("known are {}", fmt::join(names, ", ")));
             }
             tensor().dtype = text;
         } else {
@@ -254,8 +256,9 @@ std::uint64_t storage_bytes(const SafetensorsDtype& dtype, const std::vector<std
         }
     }
     if (dtype.bits < 8 && (shape.empty() || shape.back() % (8 / dtype.bits) != 0)) {
-        fail(fmt::format("the last dimension must be a multiple of {}, so that rows are whole bytes",
-                         8 / dtype.bits));
+        fail(
+            fmt::format("the last dimension must be a multiple of {}, so that rows are whole bytes",
+                        8 / dtype.bits));
     }
     return empty ? 0 : static_cast<std::uint64_t>(bits) / 8;
 }
@@ -300,10 +303,10 @@ std::string make_header(std::vector<TensorInfo>& tensors, const Metadata& metada
                 storage_bytes(*find_dtype(tensor.dtype), tensor.shape, tensor.name);
             tensor.begin = offset;
             tensor.end = offset += bytes;
-            text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                                text.size() > 9 ? "," : "", nlohmann::json(tensor.name).dump(),
-                                tensor.dtype, fmt::join(tensor.shape, ","), tensor.begin,
-                                tensor.end);
+            text +=
+                fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                            text.size() > 9 ? "," : "", nlohmann::json(tensor.name).dump(),
+                            tensor.dtype, fmt::join(tensor.shape, ","), tensor.begin, tensor.end);
         }
     } catch (const nlohmann::json::type_error&) {
         throw Error(ErrorCode::kUsage, "a name or a text of the metadata is not UTF-8",

@@ -19,8 +19,8 @@ struct SafetensorsDtype {
     at::ScalarType type;    // how LibTorch holds it; F4: two elements per torch element
 };
 
-// All supported types; the order is that of the files: tensors of a later type come first, which keeps
-// every tensor aligned.
+// All supported types; the order is that of the files: tensors of a later type come first, which
+// keeps every tensor aligned.
 const std::vector<SafetensorsDtype>& safetensors_dtypes();
 
 // nullptr when there is no such type.
@@ -46,14 +46,15 @@ struct SafetensorsHeader {
 };
 
 // Number of bytes that a tensor occupies. Error kData that begins with `where` when a dimension is
-// negative, when there are more than 64 or their product leaves 63 bits, or when an F4 row is not a whole
-// number of bytes.
+// negative, when there are more than 64 or their product leaves 63 bits, or when an F4 row is not a
+// whole number of bytes.
 std::uint64_t storage_bytes(const SafetensorsDtype& dtype, const std::vector<std::int64_t>& shape,
                             const std::string& where);
 
-// Reads and checks a header: `text` is its JSON with padding, `data_bytes` what follows it in the file.
-// Accepts exactly what the format allows: every byte of the data belongs to one tensor, every range
-// fits its dtype and shape. Error kData that begins with `file` and says tensor and both numbers.
+// Reads and checks a header: `text` is its JSON with padding, `data_bytes` what follows it in the
+// file. Accepts exactly what the format allows: every byte of the data belongs to one tensor, every
+// range fits its dtype and shape. Error kData that begins with `file` and says tensor and both
+// numbers.
 SafetensorsHeader parse_header(std::string_view text, std::uint64_t data_bytes,
                                const std::string& file);
 
