@@ -22,12 +22,20 @@ public:
     std::int64_t bytes() const;
 
 private:
+    // The weak reference keeps the address of a freed storage from being taken for a new one.
+    struct Source {
+        c10::weak_intrusive_ptr<c10::StorageImpl> storage{c10::intrusive_ptr<c10::StorageImpl>()};
+        std::int64_t offset = 0;
+        std::int64_t version = 0;
+        friend bool operator==(const Source& a, const Source& b) {
+            return a.storage == b.storage && a.offset == b.offset && a.version == b.version;
+        }
+    };
     struct Entry {
         QuantizedTensor copy;
-        const void* source = nullptr;
-        std::uint32_t version = 0;
         NoiseAddress noise;
     };
+    Source source_;     // what both copies were made of
     Entry entries_[2];  // [transposed]
 };
 

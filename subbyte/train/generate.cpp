@@ -49,7 +49,7 @@ std::vector<std::int64_t> generate(models::Llama& model, std::vector<std::int64_
         throw Error(ErrorCode::kUsage, "generate: the prompt has no token",
                     "give a few words to continue");
     }
-    if (options.tokens < 0 || options.top_k < 0 || !(options.temperature >= 0) ||
+    if (options.tokens < 0 || options.top_k < 0 || options.vocabulary < 0 || !(options.temperature >= 0) ||
         !std::isfinite(options.temperature)) {
         throw Error(ErrorCode::kUsage,
                     fmt::format("generate: tokens {}, top_k {}, temperature {}", options.tokens,
@@ -66,8 +66,16 @@ std::vector<std::int64_t> generate(models::Llama& model, std::vector<std::int64_
                        at::TensorOptions().dtype(at::kLong))
                 .view({1, window});
         const at::Tensor last = model->forward(ids).select(1, window - 1).view({-1}).contiguous();
+        const float* logits = last.const_data_ptr<float>();
+        const std::int64_t count =
+            options.vocabulary > 0 ? std::min(options.vocabulary, last.numel()) : last.numel();
+        if (!std::all_of(logits, logits + count, [](float x) { return std::isfinite(x); })) {
+            throw Error(ErrorCode::kData,
+                        fmt::format("generate: the model gives logits that are no numbers (new token {})", i),
+                        "its training diverged; take an earlier checkpoint");
+        }
         const PhiloxBlock bits = noise_block({options.seed, 0, 0, 0}, static_cast<std::uint64_t>(i));
-        const std::int64_t id = sample(last.const_data_ptr<float>(), last.numel(), options,
+        const std::int64_t id = sample(logits, count, options,
                                        static_cast<double>(bits[0]) * 0x1p-32);
         if (id == options.stop_id) break;
         context.push_back(id);

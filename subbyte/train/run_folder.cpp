@@ -79,6 +79,11 @@ std::optional<Resume> RunFolder::find_resume(const Config& config,
     return std::nullopt;
 }
 
+bool RunFolder::holds(const std::string& checkpoint) const {
+    std::error_code error;  // a folder that is not there yet holds nothing
+    return fs::equivalent(fs::path(checkpoint).parent_path(), io::checkpoints_folder(dir_), error);
+}
+
 void RunFolder::open(const Config& config, std::int64_t first_step) {
     make_folder(fs::path(dir_) / "plans");
     write_text(fs::path(dir_) / "config.resolved.toml", to_toml(config));

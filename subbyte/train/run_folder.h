@@ -44,6 +44,8 @@ public:
     explicit RunFolder(const Config& config);  // touches nothing
 
     const std::string& dir() const { return dir_; }
+    // Whether a checkpoint folder lies in this run.
+    bool holds(const std::string& checkpoint) const;
 
     // The checkpoint that checkpoint.resume asks for: "auto" the newest valid one (a defective one is
     // reported through `warn`), a path that one, "never" none. Error kData for a named checkpoint that is

@@ -125,11 +125,13 @@ void Trainer::Impl::resume() {
         throw Error(ErrorCode::kData, fmt::format("{}/trainer_state.json: {}", found->dir, error.what()));
     }
     if (setup_.snip) {
-        setup_.snip->load_state(found->precision);
-    } else if (found->precision.contains("plan")) {
-        // A fixed precision comes from the configuration; nothing to restore.
+        nlohmann::json precision = found->precision;
+        // After a run in fixed precision the controller begins here, with that plan in force.
+        precision.emplace("step", optimizer_->steps());
+        precision.emplace("iteration", first_step_);
+        setup_.snip->load_state(precision);
     }
-    last_saved_ = first_step_;
+    if (folder_.holds(found->dir)) last_saved_ = first_step_;
     listener_.on_message(fmt::format("resumed from {} at step {}", found->dir, first_step_));
 }
 
@@ -217,6 +219,7 @@ void Trainer::Impl::note_plan(const SnipEvent& event) {
 }
 
 void Trainer::Impl::validate() {
+    if (data_.validation().empty()) return;
     const Stopwatch watch;
     const AccumulatedLoss loss = evaluate(model_loss(), data_.validation(), *setup_.precision);
     EvalRecord record;
@@ -264,26 +267,27 @@ RunStart Trainer::Impl::describe() {
 
 RunEnd Trainer::Impl::run(const std::atomic<bool>& stop) {
     const RunStart start = describe();
-    folder_.open(config_, first_step_);
-    folder_.log(start);
-    listener_.on_start(start);
     if (first_step_ >= config_.train.steps) {
         listener_.on_message(fmt::format("nothing to do: the run is at step {}, train.steps is {}",
                                          first_step_, config_.train.steps));
+        end_.step = first_step_;
+        return end_;
     }
+    folder_.open(config_, first_step_);
+    folder_.log(start);
+    listener_.on_start(start);
     reset_kernel_counts();
-    bool validated = false;
     while (iteration() < config_.train.steps && !stop.load()) {
         step();
         const bool last = iteration() == config_.train.steps;
-        validated = last || (config_.train.eval_every > 0 && iteration() % config_.train.eval_every == 0);
-        if (validated) validate();
+        if (last || (config_.train.eval_every > 0 && iteration() % config_.train.eval_every == 0)) {
+            validate();
+        }
         if (last || (config_.checkpoint.every > 0 && iteration() % config_.checkpoint.every == 0)) save();
     }
     end_.step = iteration();
     end_.interrupted = iteration() < config_.train.steps;
     if (end_.interrupted) save();
-    if (!validated && !end_.interrupted && first_step_ < config_.train.steps) validate();
     end_.kernels = kernel_counts();
     end_.peak_memory_bytes = peak_memory_bytes();
     folder_.log(end_, setup_.precision->plan(), setup_.precision->table());

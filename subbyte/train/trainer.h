@@ -20,9 +20,9 @@ public:
     Trainer(const Config& config, Listener& listener);
     ~Trainer();
 
-    // Trains to the last step. When `stop` becomes true, the step that is running is finished, a checkpoint
-    // is saved, and the result says `interrupted`. Error kDiverged after train.max_nonfinite skipped steps in
-    // a row; the checkpoints stay.
+    // Trains to the last step; when the run is there already, it says so and touches nothing. When `stop`
+    // becomes true, the step that is running is finished, a checkpoint is saved, and the result says
+    // `interrupted`. Error kDiverged after train.max_nonfinite skipped steps in a row; the checkpoints stay.
     RunEnd run(const std::atomic<bool>& stop);
 
     // Tells the listener what run() would do and leaves everything as it is.

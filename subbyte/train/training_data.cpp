@@ -32,6 +32,17 @@ data::CorpusOptions corpus_options(const Config& config) {
     return options;
 }
 
+std::int64_t micro_batch_size_of(const Config& config) {
+    const Config::Train& train = config.train;
+    if (train.batch_size < 1 || train.grad_accum < 1 || train.batch_size % train.grad_accum != 0) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("train.batch_size {} cannot be cut into train.grad_accum {} equal parts",
+                                train.batch_size, train.grad_accum),
+                    "batch_size counts the sequences of a whole step");
+    }
+    return train.batch_size / train.grad_accum;
+}
+
 }  // namespace
 
 MicroBatch to_tensors(const data::Batch& batch) {
@@ -59,22 +70,22 @@ data::TokenizerPtr load_tokenizer(const std::string& dir) {
 
 struct TrainingData::Impl {
     explicit Impl(const Config& config)
-        : corpus(data::prepare_corpus(corpus_options(config))), batch_size(config.train.batch_size),
-          grad_accum(config.train.grad_accum),
+        : micro_batch_size(micro_batch_size_of(config)), grad_accum(config.train.grad_accum),
+          corpus(data::prepare_corpus(corpus_options(config))),
           sampler(data::Windows(corpus.train, config.train.seq_len, "training data"),
-                  batch_size * grad_accum, static_cast<std::uint64_t>(config.run.seed)) {
-        if (corpus.val.size() == 0) return;
+                  config.train.batch_size, static_cast<std::uint64_t>(config.run.seed)) {
+        if (config.data.val_path.empty() && config.data.val_fraction == 0) return;
         const data::Windows windows(corpus.val, config.train.seq_len, "validation data");
-        const std::int64_t wanted = config.train.eval_batches * batch_size;
         const std::int64_t count =
-            wanted > 0 ? std::min(wanted, windows.count()) : windows.count();
-        for (std::int64_t first = 0; first < count; first += batch_size) {
-            validation.push_back(to_tensors(windows.range(first, std::min(batch_size, count - first))));
+            std::min(config.train.eval_batches * config.train.batch_size, windows.count());
+        for (std::int64_t first = 0; first < count; first += micro_batch_size) {
+            validation.push_back(
+                to_tensors(windows.range(first, std::min(micro_batch_size, count - first))));
         }
     }
 
+    std::int64_t micro_batch_size, grad_accum;
     data::Corpus corpus;
-    std::int64_t batch_size, grad_accum;
     data::Sampler sampler;
     std::vector<MicroBatch> validation;
 };
@@ -90,7 +101,7 @@ std::int64_t TrainingData::validation_tokens() const { return impl_->corpus.val.
 std::vector<MicroBatch> TrainingData::next_step() {
     std::vector<MicroBatch> batches;
     for (std::int64_t i = 0; i < impl_->grad_accum; ++i) {
-        batches.push_back(to_tensors(impl_->sampler.next(impl_->batch_size)));
+        batches.push_back(to_tensors(impl_->sampler.next(impl_->micro_batch_size)));
     }
     return batches;
 }

@@ -34,9 +34,10 @@ public:
     std::int64_t train_tokens() const;
     std::int64_t validation_tokens() const;
 
-    // The micro-batches of the next step: grad_accum of batch_size windows each.
+    // The micro-batches of the next step: batch_size windows cut into grad_accum equal parts.
     std::vector<MicroBatch> next_step();
-    // The first eval_batches * batch_size validation windows (all when 0), cut into batches.
+    // The first eval_batches * batch_size validation windows, cut into parts of the same size. Empty when
+    // the configuration asks for no validation data.
     const std::vector<MicroBatch>& validation() const;
 
     nlohmann::json position() const;             // where next_step() will continue
