@@ -1,7 +1,7 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Trains a hand-written model while SNIP chooses BF16, FP8 or FP4 for each of its linear layers:
+// Trains a hand-written model while SNIP chooses FP8 or FP4 for each of its linear layers:
 //   build/bin/train_with_snip [steps]
 #include <fmt/core.h>
 

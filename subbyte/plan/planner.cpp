@@ -272,6 +272,20 @@ std::vector<std::size_t> choose(const Task& task, const ModelStatistics& statist
 
 }  // namespace
 
+std::string_view efficiency_name(Efficiency measure) {
+    return measure == Efficiency::kFp4Share ? "fp4-share" : "time-saved";
+}
+
+std::vector<std::string> efficiency_names() { return {"fp4-share", "time-saved"}; }
+
+Efficiency efficiency_from_name(std::string_view name) {
+    for (const Efficiency measure : {Efficiency::kFp4Share, Efficiency::kTimeSaved}) {
+        if (name == efficiency_name(measure)) return measure;
+    }
+    throw Error(ErrorCode::kUsage, fmt::format("unknown measure of efficiency '{}'", name),
+                nearest_hint(name, efficiency_names()));
+}
+
 std::vector<std::string> planner_methods() {
     return {"snip", "uniform", "random", "min-abs-err", "min-rel-err", "layer-type", "layer-id"};
 }
@@ -283,6 +297,7 @@ PlanResult make_plan(const LayerTable& table, const ModelStatistics& statistics,
     Task task = make_task(table, options);
     PlanResult result;
     result.plan.method = options.method;
+    result.efficiency = options.efficiency;
     result.target = options.target;
     relax(task, result);
 

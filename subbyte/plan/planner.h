@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "subbyte/plan/divergence.h"
@@ -19,10 +20,15 @@ enum class Efficiency {
     kTimeSaved,  // BF16 time saved on ideal hardware, see modelled_speed: 8 bit 1/2, 4 bit 3/4
 };
 
+// "fp4-share", "time-saved"; efficiency_from_name is the inverse (Error kUsage with the nearest).
+std::string_view efficiency_name(Efficiency measure);
+std::vector<std::string> efficiency_names();
+Efficiency efficiency_from_name(std::string_view name);
+
 struct PlannerOptions {
-    std::string method = "snip";                             // see planner_methods()
-    std::vector<std::string> recipes{"bf16", "fp8", "fp4"};  // options of every candidate layer
-    double target = 0.4;                                     // least efficiency, 0..1
+    std::string method = "snip";                     // see planner_methods()
+    std::vector<std::string> recipes{"fp8", "fp4"};  // options of every candidate layer
+    double target = 0.4;                             // least efficiency, 0..1
     Efficiency efficiency = Efficiency::kFp4Share;
     double loss_weight = 1.0, weight_weight = 2.0;  // Q = a * DL + b * DW
     LossEstimator estimator = LossEstimator::kNormOnly;
@@ -37,6 +43,7 @@ struct PlannerOptions {
 struct PlanResult {
     Plan plan;  // empty, and not to be put in force, when status is kNoSolution
     SelectionStatus status = SelectionStatus::kOptimal;
+    Efficiency efficiency = Efficiency::kFp4Share;  // what target and reached are shares of
     double target = 0;     // what was demanded
     double reached = 0;    // efficiency of the plan
     bool relaxed = false;  // the target could not be reached; the nearest feasible one was taken

@@ -6,12 +6,10 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
-#include "subbyte/ops/reduce.h"
+#include "subbyte/snip/measure.h"
 #include "subbyte/snip/parameter_index.h"
 
 namespace subbyte {
@@ -39,6 +37,7 @@ plan::PlannerOptions planner_of(const SnipOptions& options, double target) {
     planner.method = options.method;
     planner.recipes = options.recipes;
     planner.target = target;
+    planner.efficiency = options.efficiency;
     planner.loss_weight = options.loss_weight;
     planner.weight_weight = options.weight_weight;
     planner.estimator = options.estimator;
@@ -54,7 +53,6 @@ SNIP::SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions op
     : optimizer_(optimizer), options_(std::move(options)), schedule_(schedule_of(options_)),
       precision_(nn::attach_precision(model, options_.keep_high, options_.high)),
       weights_(nn::layer_weights(model, *precision_)),
-      parameter_index_(snip::parameter_indices(optimizer, weights_)),
       sink_(precision_->table().size(), options_.recipes,
             options_.estimator == plan::LossEstimator::kFirstOrder) {
     const auto& methods = plan::planner_methods();
@@ -62,16 +60,15 @@ SNIP::SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions op
         throw Error(ErrorCode::kUsage, fmt::format("SNIP: there is no planning method '{}'",
                                                    options_.method));
     }
+    snip::parameter_indices(optimizer, weights_);  // all layers must be trained by it
     precision_->seed = options_.seed;
     plan::Plan start = plan::uniform_plan(precision_->table(), options_.high);
     precision_->set_plan(start);
     self_ = std::make_shared<SNIP*>(this);
-    optimizer_.add_step_hook([self = self_](const optim::StepResult&) {
-        if (*self != nullptr) {
-            (*self)->begin_step((*self)->optimizer_.steps() + (*self)->optimizer_.skipped());
-        }
+    optimizer_.add_step_hook([self = self_](const optim::StepResult& result) {
+        if (*self != nullptr) (*self)->end_step(result);
     });
-    begin_step(optimizer_.steps() + optimizer_.skipped());
+    begin_step(optimizer_.steps(), optimizer_.steps() + optimizer_.skipped());
 }
 
 SNIP::~SNIP() {
@@ -81,16 +78,24 @@ SNIP::~SNIP() {
 
 double SNIP::fp4_share() const { return plan::fp4_share(precision_->plan(), precision_->table()); }
 
-void SNIP::begin_step(std::int64_t step) {
+void SNIP::end_step(const optim::StepResult& result) {
+    // A skipped step did not happen: what was measured in it goes, and the step is measured again.
+    const bool measured_now = in_flight_ && in_flight_->swap_step == step_ + schedule_.swap_delay;
+    if (!result.applied && measured_now) in_flight_.reset();
+    begin_step(optimizer_.steps(), optimizer_.steps() + optimizer_.skipped());
+}
+
+void SNIP::begin_step(std::int64_t step, std::int64_t iteration) {
     step_ = step;
-    precision_->step = static_cast<std::uint32_t>(step);
+    iteration_ = iteration;
+    precision_->step = static_cast<std::uint32_t>(iteration);
     precision_->micro_batch = 0;
     if (in_flight_ && step >= in_flight_->swap_step) {
         InFlight in_flight = std::move(*in_flight_);
         in_flight_.reset();
         finish_solve(in_flight);
         SnipEvent& event = in_flight.event;
-        event.effective_at = step;
+        event.effective_at = iteration;
         event.applied = event.result.status != plan::SelectionStatus::kNoSolution;
         if (event.applied) {
             event.changed_slots =
@@ -108,45 +113,6 @@ void SNIP::begin_step(std::int64_t step) {
     }
 }
 
-plan::ModelStatistics SNIP::measure(const SnipInput& input, SnipEvent& event) {
-    const Stopwatch statistics_watch;
-    plan::ModelStatistics statistics;
-    statistics.step = step_;
-    statistics.loss = input.loss;
-    statistics.table = precision_->table();
-    statistics.layers = sink_.statistics();
-
-    double squared_norm = 0;
-    for (const optim::Parameter& p : optimizer_.parameters()) {
-        if (p.value.grad().defined()) squared_norm += ops::squared_norm(p.value.grad());
-    }
-    const double factor = optimizer_.clip_factor(std::sqrt(squared_norm));
-    for (std::size_t l = 0; l < weights_.size(); ++l) {
-        const at::Tensor& grad = weights_[l].grad();
-        plan::LayerStatistics& layer = statistics.layers[l];
-        layer.update_numel = static_cast<double>(weights_[l].numel());
-        if (!grad.defined()) continue;
-        layer.dw = ops::norm(grad);
-        // |dW_new/dg| with g the gradient before clipping: the factor belongs to the chain.
-        layer.jacobian =
-            factor * optimizer_.update_sensitivity(parameter_index_[l],
-                                                   factor == 1.0 ? grad : grad.mul(factor));
-    }
-    event.statistics_seconds = sink_.seconds() + statistics_watch.seconds();
-
-    if (input.replay && options_.method == "snip") {
-        const Stopwatch probe_watch;
-        const snip::ProbeOptions probe{options_.probes, options_.probe_scale,
-                                       options_.seed + static_cast<std::uint64_t>(step_)};
-        event.probe_passes = snip::measure_gains(input.replay, *precision_, weights_, probe,
-                                                 options_.high, statistics);
-        if (input.loss != 0) statistics.loss = input.loss;
-        event.probe_seconds = probe_watch.seconds();
-    }
-    if (statistics.loss == 0) statistics.loss = 1.0;
-    return statistics;
-}
-
 void SNIP::collect_stats(const SnipInput& input) {
     if (!sink_active_) {
         throw Error(ErrorCode::kUsage,
@@ -158,8 +124,22 @@ void SNIP::collect_stats(const SnipInput& input) {
     sink_active_ = false;
     InFlight in_flight;
     in_flight.swap_step = step_ + schedule_.swap_delay;
-    in_flight.event.measured_at = step_;
-    statistics_ = measure(input, in_flight.event);
+    SnipEvent& event = in_flight.event;
+    event.measured_at = iteration_;
+    // The other methods do not look at gains.
+    const bool probed = input.replay && options_.method == "snip";
+    const snip::Measurement measurement =
+        snip::measure(sink_, *precision_, weights_, optimizer_,
+                      {.step = iteration_,
+                       .loss = input.loss,
+                       .replay = probed ? input.replay : snip::LossFunction{},
+                       .probe = {options_.probes, options_.probe_scale,
+                                 options_.seed + static_cast<std::uint64_t>(step_)},
+                       .high = options_.high});
+    statistics_ = measurement.statistics;
+    event.probe_passes = measurement.probe_passes;
+    event.statistics_seconds = measurement.statistics_seconds;
+    event.probe_seconds = measurement.probe_seconds;
     sink_.reset();
     const plan::PlannerOptions planner = planner_of(options_, schedule_.target_at(step_));
     in_flight.solve = std::async(std::launch::async, [statistics = statistics_, planner] {
@@ -182,7 +162,8 @@ void SNIP::finish_solve(InFlight& in_flight) {
 }
 
 nlohmann::json SNIP::state() {
-    nlohmann::json json{{"step", step_}, {"plan", plan::to_json(plan())}};
+    nlohmann::json json{
+        {"step", step_}, {"iteration", iteration_}, {"plan", plan::to_json(plan())}};
     if (in_flight_) {
         finish_solve(*in_flight_);
         const SnipEvent& event = in_flight_->event;
@@ -214,6 +195,7 @@ void SNIP::load_state(const nlohmann::json& state) {
             r.plan = plan::plan_from_json(saved.at("plan"), &precision_->table());
             r.status = saved.at("usable").get<bool>() ? plan::SelectionStatus::kOptimal
                                                       : plan::SelectionStatus::kNoSolution;
+            r.efficiency = options_.efficiency;
             r.target = saved.at("target").get<double>();
             r.reached = saved.at("reached").get<double>();
             r.relaxed = saved.at("relaxed").get<bool>();
@@ -222,10 +204,11 @@ void SNIP::load_state(const nlohmann::json& state) {
             r.predicted = saved.at("predicted").at(2).get<double>();
             r.notes = saved.at("notes").get<std::vector<std::string>>();
         }
-        const std::int64_t step = state.at("step").get<std::int64_t>();
+        const auto step = state.at("step").get<std::int64_t>();
+        const auto iteration = state.at("iteration").get<std::int64_t>();
         precision_->set_plan(plan);
         in_flight_ = std::move(in_flight);
-        begin_step(step);
+        begin_step(step, iteration);
     } catch (const nlohmann::json::exception& error) {
         throw Error(ErrorCode::kData, fmt::format("SNIP state: {}", error.what()));
     }

@@ -22,7 +22,7 @@
 namespace subbyte {
 
 struct SnipOptions {
-    double initial_target = 0.4;             // least FP4 share of the GEMM FLOPs, E_t
+    double initial_target = 0.4;             // least efficiency of the plan, E_t
     std::int64_t update_interval = 100;      // steps between statistics
     double target_increment = 0.0;           // E_t grows by this ...
     std::int64_t increment_every = 5000;     // ... every so many steps ...
@@ -32,7 +32,8 @@ struct SnipOptions {
     std::int64_t total_steps = 0;            // 0: not known, never frozen
     std::int64_t swap_delay = 0;             // steps from statistics to plan; 0: min(5, update_interval)
     std::string method = "snip";             // see plan::planner_methods()
-    std::vector<std::string> recipes{"bf16", "fp8", "fp4"};
+    std::vector<std::string> recipes{"fp8", "fp4"};  // with kTimeSaved also "bf16", see plan::Efficiency
+    plan::Efficiency efficiency = plan::Efficiency::kFp4Share;  // what the target is a share of
     double loss_weight = 1.0, weight_weight = 2.0;
     plan::LossEstimator estimator = plan::LossEstimator::kNormOnly;
     bool squared = false;
@@ -50,7 +51,8 @@ struct SnipInput {
     snip::LossFunction replay;   // recomputes the mean loss of a fixed batch; without it no probes run
 };
 
-// One re-planning, told to the listener when its plan takes effect (or is given up).
+// One re-planning, told to the listener when its plan takes effect (or is given up). Both times are
+// iterations: skipped steps count.
 struct SnipEvent {
     std::int64_t measured_at = 0, effective_at = 0;
     plan::PlanResult result;
@@ -73,7 +75,8 @@ struct SnipEvent {
 //
 // Statistics are gathered by the iteration itself; collect_stats() closes them, runs the noise probes when it
 // is given a replay, and starts the solver beside the training. The plan takes effect at a step that is
-// fixed in advance, whatever the solver's speed, so runs repeat exactly. Must be made before the first
+// fixed in advance, whatever the solver's speed, so runs repeat exactly. A step that the optimizer skips does
+// not count: statistics due in it are gathered again in the next one. Must be made before the first
 // forward pass; model and optimizer must outlive it.
 class SNIP {
 public:
@@ -114,19 +117,20 @@ private:
         std::future<plan::PlanResult> solve;        // not valid when `event.result` already holds the plan
     };
 
-    void begin_step(std::int64_t step);             // swaps a due plan in, switches the sink on or off
+    void end_step(const optim::StepResult& result);
+    // Swaps a due plan in, switches the sink on or off.
+    void begin_step(std::int64_t step, std::int64_t iteration);
     void finish_solve(InFlight& in_flight);         // waits
-    plan::ModelStatistics measure(const SnipInput& input, SnipEvent& event);
 
     optim::Optimizer& optimizer_;
     SnipOptions options_;
     plan::PlanSchedule schedule_;
     std::shared_ptr<nn::Precision> precision_;
     std::vector<at::Tensor> weights_;
-    std::vector<std::size_t> parameter_index_;
     snip::StatisticsSink sink_;
     bool sink_active_ = false;
-    std::int64_t step_ = 0;
+    std::int64_t step_ = 0;                         // applied steps: the position in the schedule
+    std::int64_t iteration_ = 0;                    // with the skipped ones: the noise address
     plan::ModelStatistics statistics_;
     std::optional<InFlight> in_flight_;
     std::function<void(const SnipEvent&)> listener_;

@@ -82,11 +82,12 @@ struct Config {
     };
 
     struct Snip {
-        std::string method = "snip", estimator = "norm-only", probes = "block";
+        std::string method = "snip", efficiency = "fp4-share";
+        std::string estimator = "norm-only", probes = "block";
         double target = 0.3, target_increment = 0.0, max_target = 0.8, freeze_fraction = 0.1;
         std::int64_t increment_every = 5000, update_interval = 100, swap_delay = 5;
         StepCount warmup_steps = StepCount::share(5);
-        std::vector<std::string> options{"bf16", "fp8", "fp4"};
+        std::vector<std::string> options{"fp8", "fp4"};
         double loss_weight = 1.0, weight_weight = 2.0, probe_scale = 0.01, solve_seconds = 10.0;
         bool squared = false;
         friend bool operator==(const Snip&, const Snip&) = default;

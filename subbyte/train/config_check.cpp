@@ -167,16 +167,18 @@ void check_precision(const Config& config, Checker& checker) {
     checker.require(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
                     {"precision.snip.options"}, "precision.snip.options names a recipe twice",
                     "name each recipe once");
-    const bool has_fp4 = std::any_of(
-        snip.options.begin(), snip.options.end(),
-        [](const std::string& name) { return plan::find_recipe(name).is_fp4(plan::Slot::kFprop); });
-    checker.require(!snip.options.empty() && (has_fp4 || snip.target == 0),
+    const int bits = snip.efficiency == "fp4-share" ? 4 : 8;
+    const bool counts = std::any_of(
+        snip.options.begin(), snip.options.end(), [&](const std::string& name) {
+            return plan::find_recipe(name)[plan::Slot::kFprop].widest_bits() <= bits;
+        });
+    checker.require(!snip.options.empty() && (counts || snip.target == 0),
                     {"precision.snip.options", "precision.snip.target"},
                     snip.options.empty()
                         ? std::string("precision.snip.options is empty")
-                        : fmt::format("no recipe of precision.snip.options is 4-bit, so the target "
+                        : fmt::format("no recipe of precision.snip.options is {}-bit, so the target "
                                       "{} cannot be reached",
-                                      snip.target),
+                                      bits, snip.target),
                     "add a 4-bit recipe such as \"fp4\"");
 }
 

@@ -46,4 +46,22 @@ std::map<std::string, std::array<std::string, 3>> resolve_rules(
     return result;
 }
 
+std::map<std::string, std::array<std::string, 3>> fixed_layers(const Config::Precision& precision,
+                                                               const plan::LayerTable& table) {
+    const std::string base = precision.recipe == "snip" ? "bf16" : precision.recipe;
+    std::map<std::string, std::array<std::string, 3>> fixed =
+        resolve_rules(precision.rules, table);
+    for (auto& [name, recipes] : fixed) {
+        for (std::string& recipe : recipes) {
+            if (recipe.empty()) recipe = name == "lm_head" ? precision.head : base;
+        }
+    }
+    for (const plan::LayerInfo& layer : table) {
+        if (layer.name != "lm_head") continue;
+        fixed.try_emplace(layer.name, std::array<std::string, 3>{precision.head, precision.head,
+                                                                 precision.head});
+    }
+    return fixed;
+}
+
 }  // namespace subbyte::train

@@ -125,7 +125,10 @@ const std::vector<Key<Config>>& keys() {
         KEY(precision.plan, {}, "plan (JSON) to train with; empty: none"),
         KEY(precision.require_native, {}, "refuse to run what this machine can only emulate"),
         KEY(precision.snip.method, one_of(plan::planner_methods), "how a plan is made"),
-        KEY(precision.snip.target, within(0, 1), "least FP4 share of the FLOPs of the first plan"),
+        KEY(precision.snip.target, within(0, 1), "least efficiency of the first plan"),
+        KEY(precision.snip.efficiency, one_of(plan::efficiency_names),
+            "what the target is a share of: FLOPs in FP4, or BF16 time saved on ideal hardware "
+            "(8 bit 1/2, 4 bit 3/4)"),
         KEY(precision.snip.target_increment, within(0, 1), "added to the target at each increment"),
         KEY(precision.snip.increment_every, at_least(1), "steps between increments of the target"),
         KEY(precision.snip.max_target, within(0, 1), "the target never exceeds it"),
@@ -134,7 +137,9 @@ const std::vector<Key<Config>>& keys() {
             "steps before the first measurement, or \"5%\""),
         KEY(precision.snip.freeze_fraction, within(0, 1), "share at the end without new plans"),
         KEY(precision.snip.swap_delay, at_least(0), "steps from a measurement to its plan"),
-        KEY(precision.snip.options, one_of(plan::recipe_names), "recipes to choose from"),
+        KEY(precision.snip.options, one_of(plan::recipe_names),
+            "recipes to choose from; all of bf16, fp8 and fp4 only with efficiency = "
+            "\"time-saved\" (as FP4 share BF16 counts like FP8 and does less damage)"),
         KEY(precision.snip.loss_weight, at_least(0), "weight of the loss divergence"),
         KEY(precision.snip.weight_weight, at_least(0), "weight of the weight divergence"),
         KEY(precision.snip.estimator, one_of(estimators), "how the loss divergence is estimated"),

@@ -32,6 +32,7 @@ SnipOptions snip_options(const Config& config) {
     options.swap_delay = s.swap_delay;
     options.method = s.method;
     options.recipes = s.options;
+    options.efficiency = plan::efficiency_from_name(s.efficiency);
     options.loss_weight = s.loss_weight;
     options.weight_weight = s.weight_weight;
     options.estimator = s.estimator == "first-order" ? plan::LossEstimator::kFirstOrder
@@ -47,18 +48,9 @@ SnipOptions snip_options(const Config& config) {
     return options;
 }
 
-// Head and rules: layers that no plan changes.
 void fix_layers(const Config& config, nn::Precision& precision) {
-    const std::string base = config.precision.recipe == "snip" ? "bf16" : config.precision.recipe;
-    for (std::uint32_t i = 0; i < precision.table().size(); ++i) {
-        if (precision.table()[i].name == "lm_head") precision.fix_layer(i, config.precision.head);
-    }
-    for (auto [name, recipes] : resolve_rules(config.precision.rules, precision.table())) {
-        const std::uint32_t layer = precision.layer_index(name);
-        for (std::string& recipe : recipes) {
-            if (recipe.empty()) recipe = name == "lm_head" ? config.precision.head : base;
-        }
-        precision.fix_layer(layer, recipes);
+    for (const auto& [name, recipes] : fixed_layers(config.precision, precision.table())) {
+        precision.fix_layer(precision.layer_index(name), recipes);
     }
 }
 

@@ -66,6 +66,7 @@ Json record_of(const SnipEvent& e) {
             {"applied", e.applied},
             {"method", e.result.plan.method},
             {"status", std::string(plan::status_name(e.result.status))},
+            {"efficiency", std::string(plan::efficiency_name(e.result.efficiency))},
             {"target", e.result.target},
             {"reached", e.result.reached},
             {"relaxed", e.result.relaxed},

@@ -23,8 +23,10 @@ std::string precision_text(const Config& config) {
     if (!config.precision.plan.empty()) return fmt::format("plan from {}", config.precision.plan);
     if (config.precision.recipe != "snip") return fmt::format("{} everywhere", config.precision.recipe);
     const Config::Snip& s = config.precision.snip;
-    return fmt::format("{} chooses {} per layer, FP4 share >= {:.2f}, new plan every {} steps", s.method,
-                       fmt::join(s.options, " | "), s.target, s.update_interval);
+    return fmt::format("{} chooses {} per layer, {} >= {:.2f}, new plan every {} steps", s.method,
+                       fmt::join(s.options, " | "),
+                       s.efficiency == "fp4-share" ? "FP4 share" : "modelled time saved", s.target,
+                       s.update_interval);
 }
 
 }  // namespace

@@ -168,6 +168,13 @@ TEST(ConfigReader, ContradictionsBetweenKeysAreRefused) {
                 "swap_delay 5 is not below update_interval 5");
     EXPECT_SAYS(mistakes(kModel + snip + "target = 0.9\n"), "target 0.9 is above max_target 0.8");
     EXPECT_SAYS(mistakes(kModel + snip + "options = [\"bf16\", \"fp8\"]\n"), "cannot be reached");
+    const std::string timed = snip + "efficiency = \"time-saved\"\n";
+    EXPECT_EQ(read(kModel + timed + "options = [\"bf16\", \"fp8\"]\n").precision.snip.efficiency,
+              "time-saved");
+    EXPECT_SAYS(mistakes(kModel + timed + "options = [\"bf16\"]\n"), "is 8-bit, so the target");
+    EXPECT_SAYS(mistakes(kModel + snip + "efficiency = \"time\"\n"), "precision.snip.efficiency");
+    EXPECT_EQ(read(kModel).precision.snip.options, (std::vector<std::string>{"fp8", "fp4"}));
+    EXPECT_EQ(read(kModel).precision.snip.efficiency, "fp4-share");
     EXPECT_SAYS(mistakes(kModel + snip + "options = [\"fp4\", \"fp4\"]\n"), "names a recipe twice");
     EXPECT_SAYS(mistakes(kModel + snip + "loss_weight = 0\nweight_weight = 0\n"), "are both 0");
     EXPECT_SAYS(mistakes(kModel + snip + "warmup_steps = 2000\n"), "is more than train.steps 1000");

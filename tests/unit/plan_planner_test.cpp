@@ -210,6 +210,15 @@ TEST(Planner, SaysThatFp8CannotWinBesideBf16) {
     EXPECT_EQ(layers_with(all.plan, "fp4").size(), table.size() - 1);
 }
 
+TEST(Planner, ResultsNameTheirMeasure) {
+    for (const std::string& name : efficiency_names()) {
+        PlannerOptions options = options_for("layer-type", 0.4);
+        options.efficiency = efficiency_from_name(name);
+        EXPECT_EQ(efficiency_name(make_plan(tiny_llama(), {}, options).efficiency), name);
+    }
+    EXPECT_THROW(efficiency_from_name("time"), Error);
+}
+
 TEST(Planner, RandomDependsOnItsSeedOnly) {
     const LayerTable table = tiny_llama();
     std::set<std::set<std::string>> plans;
