@@ -26,6 +26,8 @@ build: setup ## the program, build/bin/subbyte
 demo: build ## train a small model, plan its precision, show what came out
 	@scripts/demo.sh
 
+# Tests run side by side: threads that wait must not spin (ten times slower on a busy machine).
+test: export OMP_WAIT_POLICY = passive
 test: ## build and run the tests that take under a minute each
 	@scripts/setup.sh test
 	@scripts/check_layers.py
