@@ -24,6 +24,8 @@ step "3/4  the same run in BF16, to compare with"
 "$subbyte" train configs/demo.toml --set run.dir="$bf16" --set precision.recipe=bf16
 
 step "4/4  what came out"
+"$subbyte" inspect "$snip"
+printf '\n'
 "$subbyte" inspect "$snip" --against "$bf16"
 printf '\nA sentence of the model that was trained in FP8 and FP4:\n  '
 "$subbyte" generate "$snip/checkpoints/latest" --prompt "$prompt" --tokens 40 --seed 3 | tr '\n' ' '

@@ -11,13 +11,6 @@
 namespace subbyte::cli {
 namespace {
 
-std::string count_text(double count) {
-    if (count >= 1e9) return fmt::format("{:.2f}B", count / 1e9);
-    if (count >= 1e6) return fmt::format("{:.2f}M", count / 1e6);
-    if (count >= 1e4) return fmt::format("{:.1f}k", count / 1e3);
-    return fmt::format("{:.0f}", count);
-}
-
 // "[System]     text"
 void block(std::string_view name, const std::string& text) {
     print(
@@ -25,6 +18,13 @@ void block(std::string_view name, const std::string& text) {
 }
 
 }  // namespace
+
+std::string count_text(double count) {
+    if (count >= 1e9) return fmt::format("{:.2f}B", count / 1e9);
+    if (count >= 1e6) return fmt::format("{:.2f}M", count / 1e6);
+    if (count >= 1e4) return fmt::format("{:.1f}k", count / 1e3);
+    return fmt::format("{:.0f}", count);
+}
 
 std::string duration_text(double seconds) {
     const auto total = static_cast<long>(std::llround(std::max(0.0, seconds)));
@@ -86,9 +86,11 @@ void Console::on_plan(const SnipEvent& e, const plan::LayerTable& table) {
         return;
     }
     print(fmt::format(
-        "plan  {:>6} | {} of {} slots changed | fp4 {:.0f}% (target {:.0f}%) | predicted damage "
+        "plan  {:>6} | {} of {} slots changed | {} {:.0f}% (target {:.0f}%) | predicted damage "
         "loss {:.2e}, weights {:.2e} | measured at {}, {} probe passes, {:.2f} s\n",
-        e.effective_at, e.changed_slots, 3 * table.size(), 100.0 * e.result.reached,
+        e.effective_at, e.changed_slots, 3 * table.size(),
+        e.result.efficiency == plan::Efficiency::kFp4Share ? "fp4" : "modelled time saved",
+        100.0 * e.result.reached,
         100.0 * e.result.target, e.result.predicted_loss, e.result.predicted_weight, e.measured_at,
         e.probe_passes, e.statistics_seconds + e.probe_seconds + e.solve_seconds));
 }

@@ -27,6 +27,9 @@ private:
     std::int64_t log_every_;
 };
 
+// "6.74B", "10.50M", "12.3k", "999".
+std::string count_text(double count);
+
 // "1h03m", "2m14s", "9s".
 std::string duration_text(double seconds);
 

@@ -47,7 +47,7 @@ RunStart describe_start(const Config& config, models::LlamaImpl& model, const op
     start.state_bytes = 2.0 * start.weight_bytes;
     start.layers = static_cast<std::int64_t>(precision.table().size());
     start.total_steps = config.train.steps;
-    start.tokens_per_step = config.train.batch_size * config.train.seq_len * config.train.grad_accum;
+    start.tokens_per_step = config.train.batch_size * config.train.seq_len;
     start.threads = threads;
     start.cpu = cpu_model_name();
     start.isa = std::string(isa_name(max_isa()));

@@ -17,10 +17,10 @@
 namespace subbyte::train {
 namespace {
 
-data::TokenizerPtr need_tokenizer(const EvaluationModel& model) {
-    data::TokenizerPtr tokenizer = load_tokenizer(model.dir);
+data::TokenizerPtr need_tokenizer(const std::string& dir) {
+    data::TokenizerPtr tokenizer = load_tokenizer(dir);
     if (!tokenizer) {
-        throw Error(ErrorCode::kData, fmt::format("{}: has no tokenizer.model", model.dir),
+        throw Error(ErrorCode::kData, fmt::format("{}: has no tokenizer.model", dir),
                     "use a checkpoint of a run, or copy a SentencePiece model there");
     }
     return tokenizer;
@@ -46,6 +46,15 @@ EvaluationModel load_for_evaluation(const std::string& dir, const std::string& r
     return result;
 }
 
+data::Windows text_windows(const std::string& model_dir, const std::string& path, std::int64_t seq_len) {
+    const data::TokenizerPtr tokenizer = need_tokenizer(model_dir);
+    std::vector<std::int32_t> ids;
+    data::encode_file({path}, *tokenizer, [&](std::span<const std::int32_t> part) {
+        ids.insert(ids.end(), part.begin(), part.end());
+    });
+    return {data::TokenStream(std::move(ids), tokenizer->vocab_size()), seq_len, path};
+}
+
 AccumulatedLoss evaluate_text(EvaluationModel& model, const std::string& path,
                               const TextEvaluationOptions& options) {
     if (options.seq_len < 1 || options.batch_size < 1 || options.batches < 0) {
@@ -54,13 +63,7 @@ AccumulatedLoss evaluate_text(EvaluationModel& model, const std::string& path,
                                 options.batch_size, options.batches),
                     "seq_len and batch_size must be at least 1");
     }
-    const data::TokenizerPtr tokenizer = need_tokenizer(model);
-    std::vector<std::int32_t> ids;
-    data::encode_file({path}, *tokenizer, [&](std::span<const std::int32_t> part) {
-        ids.insert(ids.end(), part.begin(), part.end());
-    });
-    const data::Windows windows(data::TokenStream(std::move(ids), tokenizer->vocab_size()),
-                                options.seq_len, path);
+    const data::Windows windows = text_windows(model.dir, path, options.seq_len);
     std::vector<MicroBatch> batches;
     for (std::int64_t first = 0; first < windows.count(); first += options.batch_size) {
         if (options.batches > 0 && static_cast<std::int64_t>(batches.size()) == options.batches) break;
@@ -72,9 +75,10 @@ AccumulatedLoss evaluate_text(EvaluationModel& model, const std::string& path,
 
 std::string continue_text(EvaluationModel& model, const std::string& prompt,
                           const SamplingOptions& options) {
-    const data::TokenizerPtr tokenizer = need_tokenizer(model);
+    const data::TokenizerPtr tokenizer = need_tokenizer(model.dir);
     const std::vector<std::int32_t> encoded = tokenizer->encode(prompt);
     SamplingOptions sampling = options;
+    sampling.vocabulary = tokenizer->vocab_size();
     sampling.stop_id = tokenizer->eos_id();
     const std::vector<std::int64_t> ids =
         generate(model.model, {encoded.begin(), encoded.end()}, sampling);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "subbyte/data/tokenizer.h"
+#include "subbyte/data/windows.h"
 #include "subbyte/models/llama.h"
 #include "subbyte/nn/precision.h"
 #include "subbyte/train/generate.h"
@@ -25,6 +26,10 @@ struct EvaluationModel {
 // fp32. Errors as load_model() and plan_from_json().
 EvaluationModel load_for_evaluation(const std::string& dir, const std::string& recipe,
                                     const std::string& plan);
+
+// The windows of a text file in the tokens of a model folder. Error kData when the folder has no tokenizer or
+// the text is shorter than one window.
+data::Windows text_windows(const std::string& model_dir, const std::string& path, std::int64_t seq_len);
 
 struct TextEvaluationOptions {
     std::int64_t seq_len = 256, batch_size = 8, batches = 0;

@@ -1,0 +1,208 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// subbyte plan MODEL_DIR --data TEXT, and --from-stats FILE
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "subbyte/cli/output.h"
+#include "subbyte/cli/plan.h"
+#include "subbyte/core/clock.h"
+#include "subbyte/core/error.h"
+#include "subbyte/io/json_file.h"
+#include "subbyte/train/run_report.h"
+
+namespace subbyte::cli {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+struct Outcome {
+    snip::Measurement measurement;
+    double measure_seconds = 0, evaluate_seconds = 0;
+    std::vector<train::SolvedPlan> plans;
+    bool evaluated = false;
+    train::AccumulatedLoss base;  // BF16
+    std::vector<std::string> notes;
+};
+
+train::SolveOptions solve_options(const PlanArguments& a) {
+    train::SolveOptions options{.methods = a.methods, .targets = a.targets, .planner = {}};
+    options.planner.recipes = a.options;
+    options.planner.efficiency = plan::efficiency_from_name(a.efficiency);
+    options.planner.loss_weight = a.loss_weight;
+    options.planner.weight_weight = a.weight_weight;
+    options.planner.estimator = a.estimator == "first-order" ? plan::LossEstimator::kFirstOrder
+                                                             : plan::LossEstimator::kNormOnly;
+    options.planner.seed = a.checkpoint.seed;
+    options.planner.limits.seconds = a.limits.seconds;
+    return options;
+}
+
+train::CheckpointOptions checkpoint_options(const PlanArguments& a) {
+    train::CheckpointOptions options = a.checkpoint;
+    options.recipes = a.options;
+    options.first_order = a.estimator == "first-order";
+    options.probes = a.probes == "none"     ? snip::Probes::kNone
+                     : a.probes == "shared" ? snip::Probes::kShared
+                     : a.probes == "layer"  ? snip::Probes::kLayer
+                                            : snip::Probes::kBlock;
+    return options;
+}
+
+Outcome make_plans(const PlanArguments& a) {
+    Outcome outcome;
+    for (const std::string& recipe : a.options) plan::find_recipe(recipe);
+    std::unique_ptr<train::PlannedCheckpoint> checkpoint;
+    if (!a.what.empty() && !a.data.empty()) {
+        checkpoint = std::make_unique<train::PlannedCheckpoint>(a.what, a.data, checkpoint_options(a));
+        outcome.notes = checkpoint->notes();
+    } else if (a.from_stats.empty()) {
+        throw Error(ErrorCode::kUsage, fmt::format("{} is a model folder, and there is no --data", a.what),
+                    "name a text to measure on: --data FILE, or saved statistics: --from-stats FILE");
+    }
+    if (a.from_stats.empty()) {
+        const Stopwatch watch;
+        outcome.measurement = checkpoint->measure();
+        outcome.measure_seconds = watch.seconds();
+    } else {
+        outcome.measurement.statistics = plan::statistics_from_json(io::read_json(a.from_stats));
+    }
+    const plan::ModelStatistics& statistics = outcome.measurement.statistics;
+    if (!a.save_stats.empty()) io::write_json(a.save_stats, plan::to_json(statistics));
+    outcome.plans = train::solve_plans(statistics, solve_options(a));
+    if (!outcome.plans.front().result.usable()) {
+        throw Error(ErrorCode::kUsage, outcome.plans.front().result.notes.front(),
+                    "give more --seconds");
+    }
+    if (!a.out.empty()) io::write_json(a.out, plan::to_json(outcome.plans.front().result.plan));
+    if (!checkpoint) return outcome;
+    const Stopwatch watch;
+    outcome.evaluated = true;
+    outcome.base = checkpoint->evaluate(plan::uniform_plan(checkpoint->table(), "bf16"));
+    for (train::SolvedPlan& plan : outcome.plans) {
+        if (plan.result.usable()) plan.loss = checkpoint->evaluate(plan.result.plan).mean;
+    }
+    outcome.evaluate_seconds = watch.seconds();
+    return outcome;
+}
+
+std::string plans_text(const Outcome& outcome) {
+    Rows rows{{"method", "target", "reached", "FP4", "bits", "speed", "DL", "DW", "solved in"}};
+    if (outcome.evaluated) {
+        rows[0].insert(rows[0].end(), {"loss", "against bf16"});
+        rows.push_back({"bf16", "-", "-", "0.0%", "16.0", "1.00x", "0", "0", "-",
+                        fmt::format("{:.4f}", outcome.base.mean), "-"});
+    }
+    for (const train::SolvedPlan& plan : outcome.plans) {
+        const plan::PlanResult& r = plan.result;
+        rows.push_back({r.plan.method, fmt::format("{:.1f}%", 100 * r.target),
+                        fmt::format("{:.1f}%", 100 * r.reached),
+                        fmt::format("{:.1f}%", 100 * plan.fp4_share), fmt::format("{:.1f}", plan.bits),
+                        fmt::format("{:.2f}x", plan.speedup), fmt::format("{:.2e}", r.predicted_loss),
+                        fmt::format("{:.2e}", r.predicted_weight), fmt::format("{:.3f} s", r.seconds)});
+        if (!outcome.evaluated) continue;
+        rows.back().push_back(fmt::format("{:.4f}", plan.loss));
+        rows.back().push_back(
+            fmt::format("{:+.3f}%", 100 * (plan.loss - outcome.base.mean) / outcome.base.mean));
+    }
+    return table_text(rows);
+}
+
+std::string layers_text(const nlohmann::ordered_json& rows, const std::vector<std::string>& recipes,
+                        const plan::Plan& plan) {
+    Rows table{{"layer"}};
+    for (const std::string& recipe : recipes) {
+        table[0].push_back("DL " + recipe);
+        table[0].push_back("DW " + recipe);
+    }
+    table[0].push_back("planned");
+    for (const nlohmann::ordered_json& row : rows) {
+        const std::string name = row["name"];
+        table.push_back({name});
+        for (const std::string& recipe : recipes) {
+            for (const char* part : {"loss", "weight"}) {
+                table.back().push_back(fmt::format("{:.3e}", row[recipe][part].get<double>()));
+            }
+        }
+        table.back().push_back(plan.recipe(name, plan::Slot::kFprop));
+    }
+    return table_text(table);
+}
+
+void show(const PlanArguments& a, const Outcome& outcome) {
+    const plan::ModelStatistics& statistics = outcome.measurement.statistics;
+    const snip::Measurement& m = outcome.measurement;
+    if (a.from_stats.empty()) {
+        print(fmt::format("measured at step {}: loss {:.4f}, {} layers; estimator {}, probes {} ({} passes)\n"
+                          "seconds: {:.2f} measuring (statistics {:.2f}, probes {:.2f}), {:.2f} evaluating\n",
+                          statistics.step, statistics.loss, statistics.layers.size(), a.estimator,
+                          a.probes, m.probe_passes, outcome.measure_seconds, m.statistics_seconds,
+                          m.probe_seconds, outcome.evaluate_seconds));
+    } else {
+        print(fmt::format("statistics of {}: step {}, loss {:.4f}, {} layers; estimator {}\n", a.from_stats,
+                          statistics.step, statistics.loss, statistics.layers.size(), a.estimator));
+    }
+    print(fmt::format("\nPlans (target and reached: {}; speed: of the planned layers on ideal hardware)\n",
+                      a.efficiency) +
+          plans_text(outcome));
+    const plan::Plan& plan = outcome.plans.front().result.plan;
+    print(fmt::format("\nPlan by {}\n", plan.method) + train::plan_table(plan, statistics.table));
+    if (a.layers) {
+        const plan::LossEstimator estimator = solve_options(a).planner.estimator;
+        print("\nPredicted damage of one layer alone\n" +
+              layers_text(train::divergences_json(statistics, a.options, estimator), a.options, plan));
+    }
+    std::vector<std::string> notes = outcome.notes;
+    for (const train::SolvedPlan& solved : outcome.plans) {
+        for (const std::string& note : solved.result.notes) {
+            notes.push_back(fmt::format("{}: {}", solved.result.plan.method, note));
+        }
+    }
+    for (const std::string& note : notes) print("note: " + note + "\n");
+    for (const std::string& file : {a.out, a.save_stats}) {
+        if (!file.empty()) print("written: " + file + "\n");
+    }
+}
+
+nlohmann::ordered_json outcome_json(const PlanArguments& a, const Outcome& outcome) {
+    const snip::Measurement& m = outcome.measurement;
+    nlohmann::ordered_json json{{"step", m.statistics.step},
+                                {"loss", m.statistics.loss},
+                                {"layers", m.statistics.layers.size()},
+                                {"estimator", a.estimator}};
+    if (a.from_stats.empty()) {
+        json["probes"] = a.probes;
+        json["probe_passes"] = m.probe_passes;
+        json["seconds"] = {{"measure", outcome.measure_seconds},
+                           {"statistics", m.statistics_seconds},
+                           {"probes", m.probe_seconds},
+                           {"evaluate", outcome.evaluate_seconds}};
+    }
+    if (outcome.evaluated) {
+        json["evaluation"] = {{"targets", outcome.base.targets}, {"bf16_loss", outcome.base.mean}};
+    }
+    for (const train::SolvedPlan& plan : outcome.plans) {
+        json["plans"].push_back(train::to_json(plan));
+        if (outcome.evaluated) json["plans"].back()["loss"] = plan.loss;
+    }
+    if (a.layers) {
+        json["divergences"] = train::divergences_json(m.statistics, a.options,
+                                                      solve_options(a).planner.estimator);
+    }
+    json["notes"] = outcome.notes;
+    return json;
+}
+
+}  // namespace
+
+void plan_checkpoint(const PlanArguments& arguments) {
+    const Outcome outcome = make_plans(arguments);
+    if (arguments.json) return print_json(outcome_json(arguments, outcome));
+    show(arguments, outcome);
+}
+
+}  // namespace subbyte::cli

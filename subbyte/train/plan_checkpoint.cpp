@@ -1,0 +1,214 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/train/plan_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "subbyte/core/error.h"
+#include "subbyte/io/json_file.h"
+#include "subbyte/nn/attach.h"
+#include "subbyte/optim/make_optimizer.h"
+#include "subbyte/plan/cost_model.h"
+#include "subbyte/train/config_reader.h"
+#include "subbyte/train/optimizer_setup.h"
+#include "subbyte/train/run_folder.h"
+#include "subbyte/train/training_data.h"
+
+namespace subbyte::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kFillSteps = 8;
+
+void check(const CheckpointOptions& options) {
+    if (options.batch_size >= 1 && options.seq_len >= 1 && options.batches >= 1) return;
+    throw Error(ErrorCode::kUsage,
+                fmt::format("plan: batch size {}, sequence length {}, {} batches", options.batch_size,
+                            options.seq_len, options.batches),
+                "each must be at least 1");
+}
+
+std::vector<MicroBatch> read_batches(const data::Windows& windows, const CheckpointOptions& options,
+                                     const std::string& text) {
+    if (windows.count() < options.batch_size) {
+        throw Error(ErrorCode::kData,
+                    fmt::format("{}: {} windows of {} tokens, a batch needs {}", text, windows.count(),
+                                options.seq_len, options.batch_size),
+                    "give a longer text, or a smaller --batch-size or --seq-len");
+    }
+    const std::int64_t full = windows.count() / options.batch_size;
+    const std::int64_t wanted = 1 + std::max(options.batches, kFillSteps);
+    std::vector<MicroBatch> batches;
+    for (std::int64_t i = 0; i < std::min(full, wanted); ++i) {
+        batches.push_back(to_tensors(windows.range(i * options.batch_size, options.batch_size)));
+    }
+    return batches;
+}
+
+}  // namespace
+
+PlannedCheckpoint::PlannedCheckpoint(const std::string& dir, const std::string& text,
+                                     const CheckpointOptions& options)
+    : options_((check(options), options)), model_(load_for_evaluation(dir, "bf16", "")) {
+    const std::int64_t positions = model_.model->config().max_position;
+    if (options_.seq_len > positions) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("plan: sequence length {}, the model ends at position {}",
+                                options_.seq_len, positions),
+                    "give a smaller --seq-len");
+    }
+    batches_ = read_batches(text_windows(dir, text, options_.seq_len), options_, text);
+    model_.precision->seed = options_.seed;
+    if (fs::exists(fs::path(dir) / "optimizer.safetensors") &&
+        fs::exists(fs::path(dir) / "trainer_state.json")) {
+        restore_optimizer();
+    } else {
+        fill_moments();
+    }
+}
+
+ModelLoss PlannedCheckpoint::loss() {
+    return [this](const at::Tensor& ids, const at::Tensor& targets) {
+        return model_.model->loss(ids, targets);
+    };
+}
+
+// The run's own settings stand in its folder, two levels above the checkpoint.
+void PlannedCheckpoint::restore_optimizer() {
+    const fs::path dir = model_.dir;
+    const Resume resume{dir.string(), io::read_json(dir / "trainer_state.json"), {}};
+    const fs::path config = fs::canonical(dir).parent_path().parent_path() / "config.resolved.toml";
+    if (fs::exists(config)) {
+        optimizer_ = set_up_optimizer(load_config(config.string()).config, *model_.model);
+    } else {
+        const nlohmann::json numbers = resume.trainer_state.is_object()
+                                           ? resume.trainer_state.value("optimizer", nlohmann::json{})
+                                           : nlohmann::json{};
+        const std::string name = numbers.is_object() && numbers.contains("optimizer") &&
+                                         numbers["optimizer"].is_string()
+                                     ? numbers["optimizer"].get<std::string>()
+                                     : "adamw";
+        optimizer_ = optim::make_optimizer(name, optim::parameters_of(*model_.model));
+        notes_.push_back("the checkpoint's run folder is not there: optimizer settings are the defaults");
+    }
+    train::restore_optimizer(resume, *optimizer_);
+}
+
+// With a learning rate of 0 a step changes the moments and nothing else. Without moments the first update
+// of AdamW is lr * sign(g): its derivative would say that gradients do not matter.
+void PlannedCheckpoint::fill_moments() {
+    const optim::AdamWOptions options{.beta2 = 0.95, .weight_decay = 0.1};
+    optimizer_ = std::make_unique<optim::AdamW>(optim::parameters_of(*model_.model), options);
+    optimizer_->set_lr(0);
+    const auto steps = std::min<std::int64_t>(kFillSteps, static_cast<std::int64_t>(batches_.size()));
+    for (std::int64_t i = steps - 1; i >= 0; --i) {
+        accumulate_gradients(loss(), {batches_[static_cast<std::size_t>(i)]}, *model_.precision);
+        optimizer_->step();
+        optimizer_->zero_grad();
+    }
+    optimizer_->set_lr(options.lr);
+    notes_.push_back(fmt::format("no optimizer state in the folder: moments of a new AdamW (lr {}) from {} "
+                                 "batches of the text",
+                                 options.lr, steps));
+}
+
+snip::Measurement PlannedCheckpoint::measure() {
+    nn::Precision& precision = *model_.precision;
+    precision.set_plan(plan::uniform_plan(precision.table(), "bf16"));
+    snip::StatisticsSink sink(precision.table().size(), options_.recipes, options_.first_order);
+    precision.observer = &sink;
+    const MicroBatch& batch = batches_.front();
+    AccumulatedLoss mean;
+    try {
+        mean = accumulate_gradients(loss(), {batch}, precision);
+    } catch (...) {
+        precision.observer = nullptr;
+        throw;
+    }
+    precision.observer = nullptr;
+    const std::int64_t rows = (batch.ids.size(0) + 3) / 4;
+    const at::Tensor ids = batch.ids.narrow(0, 0, rows), targets = batch.targets.narrow(0, 0, rows);
+    const auto replay = [&] {
+        const ops::SummedLoss part = model_.model->loss(ids, targets);
+        return part.sum.div(static_cast<double>(part.count));
+    };
+    snip::Measurement result = snip::measure(
+        sink, precision, nn::layer_weights(*model_.model, precision), *optimizer_,
+        {.step = optimizer_->steps() + optimizer_->skipped(),
+         .loss = mean.mean,
+         .replay = replay,
+         .probe = {options_.probes, options_.probe_scale, options_.seed}});
+    optimizer_->zero_grad();
+    return result;
+}
+
+AccumulatedLoss PlannedCheckpoint::evaluate(const plan::Plan& plan) {
+    model_.precision->set_plan(plan);
+    if (batches_.size() == 1) return train::evaluate(loss(), batches_, *model_.precision);
+    const std::size_t end =
+        std::min(batches_.size(), 1 + static_cast<std::size_t>(options_.batches));
+    return train::evaluate(loss(), {batches_.begin() + 1, batches_.begin() + static_cast<std::ptrdiff_t>(end)},
+                           *model_.precision);
+}
+
+std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics,
+                                    const SolveOptions& options) {
+    std::vector<SolvedPlan> plans;
+    for (const std::string& method : options.methods) {
+        for (const double target : options.targets) {
+            plan::PlannerOptions planner = options.planner;
+            planner.method = method;
+            planner.target = target;
+            SolvedPlan solved;
+            solved.result = plan::make_plan(statistics.table, statistics, planner);
+            const plan::Plan& plan = solved.result.plan;
+            solved.fp4_share = plan::fp4_share(plan, statistics.table);
+            solved.bits = plan::effective_bits(plan, statistics.table);
+            solved.speedup =
+                plan::estimate_cost(plan, statistics.table).total.candidate_speedup();
+            plans.push_back(std::move(solved));
+        }
+    }
+    return plans;
+}
+
+nlohmann::ordered_json divergences_json(const plan::ModelStatistics& statistics,
+                                        const std::vector<std::string>& recipes,
+                                        plan::LossEstimator estimator) {
+    const auto divergences = plan::estimate_divergence(statistics, recipes, estimator);
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (std::size_t l = 0; l < divergences.size(); ++l) {
+        if (!statistics.table[l].candidate) continue;
+        nlohmann::ordered_json row{{"name", statistics.table[l].name}};
+        for (std::size_t r = 0; r < recipes.size(); ++r) {
+            row[recipes[r]] = {{"loss", divergences[l][r].loss}, {"weight", divergences[l][r].weight}};
+        }
+        rows.push_back(std::move(row));
+    }
+    return rows;
+}
+
+nlohmann::ordered_json to_json(const SolvedPlan& solved) {
+    const plan::PlanResult& r = solved.result;
+    return {{"method", r.plan.method},
+            {"status", std::string(plan::status_name(r.status))},
+            {"efficiency", std::string(plan::efficiency_name(r.efficiency))},
+            {"target", r.target},
+            {"reached", r.reached},
+            {"relaxed", r.relaxed},
+            {"fp4_share", solved.fp4_share},
+            {"effective_bits", solved.bits},
+            {"candidate_speedup", solved.speedup},
+            {"predicted_loss", r.predicted_loss},
+            {"predicted_weight", r.predicted_weight},
+            {"predicted", r.predicted},
+            {"solve_seconds", r.seconds},
+            {"notes", r.notes},
+            {"plan", plan::to_json(r.plan)}};
+}
+
+}  // namespace subbyte::train

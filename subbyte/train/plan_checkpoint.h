@@ -1,0 +1,80 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "subbyte/optim/optimizer.h"
+#include "subbyte/plan/planner.h"
+#include "subbyte/snip/measure.h"
+#include "subbyte/train/text_evaluation.h"
+
+namespace subbyte::train {
+
+// Plans from measurements: which methods at which targets, over which recipes.
+struct SolveOptions {
+    std::vector<std::string> methods{"snip"};
+    std::vector<double> targets{0.5};
+    plan::PlannerOptions planner;  // method and target come from the lists
+};
+
+struct SolvedPlan {
+    plan::PlanResult result;
+    double fp4_share = 0, bits = 0, speedup = 1;  // modelled, of the candidates
+    double loss = 0;  // mean loss with the plan in force, when it was evaluated
+};
+
+// One plan per method and target, methods outermost. Errors as make_plan().
+std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics, const SolveOptions& options);
+
+struct CheckpointOptions {
+    std::vector<std::string> recipes{"fp8", "fp4"};  // to measure the errors of
+    bool first_order = false;
+    snip::Probes probes = snip::Probes::kBlock;
+    double probe_scale = 0.01;
+    std::int64_t batch_size = 8, seq_len = 256;
+    std::int64_t batches = 8;  // of an evaluation
+    std::uint64_t seed = 0;
+};
+
+// A model folder that plans are made for: measures, and evaluates plans.
+class PlannedCheckpoint {
+public:
+    // Loads the model and the text. A checkpoint of a run brings its optimizer; for another folder a new
+    // AdamW sees up to 8 batches first, so that its moments are those of the text (weights unchanged).
+    // Errors: kUsage for options out of range; kData for files, a text without one full batch, or an
+    // optimizer state that does not fit.
+    PlannedCheckpoint(const std::string& dir, const std::string& text, const CheckpointOptions& options);
+
+    // One BF16 iteration on the first batch of the text, then the noise probes on a quarter of it.
+    snip::Measurement measure();
+
+    // Mean loss under a plan over the batches that follow the first one (the first one when there are no
+    // others). Layers that the plan does not name run in its fallback; the head stays BF16.
+    AccumulatedLoss evaluate(const plan::Plan& plan);
+
+    const plan::LayerTable& table() const { return model_.precision->table(); }
+    const std::vector<std::string>& notes() const { return notes_; }
+
+private:
+    void restore_optimizer();
+    void fill_moments();
+    ModelLoss loss();
+
+    CheckpointOptions options_;
+    EvaluationModel model_;
+    std::vector<MicroBatch> batches_;
+    std::unique_ptr<optim::Optimizer> optimizer_;
+    std::vector<std::string> notes_;
+};
+
+// Per candidate: name, DL and DW of every recipe.
+nlohmann::ordered_json divergences_json(const plan::ModelStatistics& statistics,
+                                        const std::vector<std::string>& recipes,
+                                        plan::LossEstimator estimator);
+nlohmann::ordered_json to_json(const SolvedPlan& plan);
+
+}  // namespace subbyte::train
