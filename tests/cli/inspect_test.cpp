@@ -79,8 +79,9 @@ TEST_F(Inspect, ModelFolderListsItsTensors) {
 TEST_F(Inspect, DamagedAndMissingFilesAreExitThree) {
     write("empty", "");
     write("junk", "nothing of the kind that is known here");
-    write("cut.safetensors",
-          safetensors({{"w", {"F32", {4}, bytes_of(std::vector<float>(4))}}}).substr(0, 80));
+    std::string cut = safetensors({{"w", {"F32", {4}, bytes_of(std::vector<float>(4))}}});
+    cut.pop_back();
+    write("cut.safetensors", cut);
     write("shard.sbtk", std::string("SBTK\1\0\0\0", 8));
     std::filesystem::create_directory(path("folder"));
     for (const std::string file :
