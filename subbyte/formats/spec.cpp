@@ -203,8 +203,8 @@ double bits_per_value(const QuantSpec& spec, std::int64_t rows, std::int64_t col
     if (rows <= 0 || cols <= 0) return 0.0;
     const double values = static_cast<double>(rows) * static_cast<double>(cols);
     const std::int64_t element_bits = spec.is_fp32() ? 32 : spec.element->bits;
-    double bits =
-        static_cast<double>(rows) * static_cast<double>((cols * element_bits + 7) / 8) * 8;
+    const std::int64_t row_bytes = (cols * element_bits + 7) / 8;
+    double bits = static_cast<double>(rows) * static_cast<double>(row_bytes) * 8;
     if (spec.is_scaled()) {
         const double scale_bits = spec.scale == ScaleFormat::kFp32 ? 32 : 8;
         bits += static_cast<double>(TileGrid(spec.tile, rows, cols).count()) * scale_bits;
