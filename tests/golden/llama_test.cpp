@@ -50,7 +50,7 @@ std::map<std::string, at::Tensor> by_name(const optim::NamedTensors& tensors) {
     return {tensors.begin(), tensors.end()};
 }
 
-double norm(const at::Tensor& t) { return t.to(at::kDouble).norm().item<double>(); }
+double norm_of(const at::Tensor& t) { return t.to(at::kDouble).norm().item<double>(); }
 
 TEST_F(GoldenLlama, HasTheLogitsLossAndGradientsOfTheReference) {
     models::Llama model = load_model(folder.string());
@@ -74,7 +74,7 @@ TEST_F(GoldenLlama, HasTheLogitsLossAndGradientsOfTheReference) {
     std::size_t compared = 0;
     for (const auto& [name, grad] : expected) {
         ASSERT_TRUE(tensors.contains("grad." + name)) << name;
-        EXPECT_LE(norm(tensors.at("grad." + name).sub(grad)), 1e-4 * norm(grad)) << name;
+        EXPECT_LE(norm_of(tensors.at("grad." + name).sub(grad)), 1e-4 * norm_of(grad)) << name;
         ++compared;
     }
     EXPECT_EQ(compared, golden["parameters"].size());
@@ -131,7 +131,7 @@ TEST_F(GoldenLlama, SumsTheGradientsOfTiedEmbeddings) {
     EXPECT_FALSE(together.contains("grad.lm_head.weight"));
     const at::Tensor sum =
         apart.at("grad.lm_head.weight").add(apart.at("grad.model.embed_tokens.weight"));
-    EXPECT_LE(norm(together.at("grad.model.embed_tokens.weight").sub(sum)), 1e-6 * norm(sum));
+    EXPECT_LE(norm_of(together.at("grad.model.embed_tokens.weight").sub(sum)), 1e-6 * norm_of(sum));
     EXPECT_TRUE(together.at("logits").equal(apart.at("logits")));
 }
 
