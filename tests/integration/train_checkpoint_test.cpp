@@ -33,9 +33,11 @@ std::vector<Defect> defects() {
         result.push_back({"flip a bit in " + name, name, [name](const fs::path& newest, const fs::path&) {
                               flip_bit(newest / name);
                           }});
-        result.push_back({"cut " + name, name, [name](const fs::path& newest, const fs::path&) {
+        // The line end behind the manifest's JSON is no part of what it says; a byte more is.
+        const std::size_t cut = name == "manifest.json" ? 2 : 1;
+        result.push_back({"cut " + name, name, [name, cut](const fs::path& newest, const fs::path&) {
                               const std::string bytes = read_file(newest / name);
-                              write_file(newest / name, bytes.substr(0, bytes.size() - 1));
+                              write_file(newest / name, bytes.substr(0, bytes.size() - cut));
                           }});
     }
     result.push_back({"take precision.json of the older one", "precision.json",
