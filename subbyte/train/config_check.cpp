@@ -168,18 +168,19 @@ void check_precision(const Config& config, Checker& checker) {
                     {"precision.snip.options"}, "precision.snip.options names a recipe twice",
                     "name each recipe once");
     const int bits = snip.efficiency == "fp4-share" ? 4 : 8;
-    const bool counts = std::any_of(
-        snip.options.begin(), snip.options.end(), [&](const std::string& name) {
+    const bool counts =
+        std::any_of(snip.options.begin(), snip.options.end(), [&](const std::string& name) {
             return plan::find_recipe(name)[plan::Slot::kFprop].widest_bits() <= bits;
         });
-    checker.require(!snip.options.empty() && (counts || snip.target == 0),
-                    {"precision.snip.options", "precision.snip.target"},
-                    snip.options.empty()
-                        ? std::string("precision.snip.options is empty")
-                        : fmt::format("no recipe of precision.snip.options is {}-bit, so the target "
-                                      "{} cannot be reached",
-                                      bits, snip.target),
-                    "add a 4-bit recipe such as \"fp4\"");
+    checker.require(
+        !snip.options.empty() && (counts || snip.target == 0),
+        {"precision.snip.options", "precision.snip.target"},
+        snip.options.empty()
+            ? std::string("precision.snip.options is empty")
+            : fmt::format("no recipe of precision.snip.options is {}-bit, so the target "
+                          "{} cannot be reached",
+                          bits, snip.target),
+        "add a 4-bit recipe such as \"fp4\"");
 }
 
 }  // namespace

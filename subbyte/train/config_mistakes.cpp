@@ -22,12 +22,9 @@ std::string located(const Mistake& mistake) {
 
 std::string Origin::text(bool with_column) const {
     switch (kind) {
-        case Kind::kDefault:
-            return "default";
-        case Kind::kSet:
-            return "--set " + file;
-        case Kind::kFile:
-            break;
+        case Kind::kDefault: return "default";
+        case Kind::kSet: return "--set " + file;
+        case Kind::kFile: break;
     }
     if (line == 0) return file;
     return with_column && column > 0 ? fmt::format("{}:{}:{}", file, line, column)

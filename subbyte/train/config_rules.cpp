@@ -49,8 +49,7 @@ std::map<std::string, std::array<std::string, 3>> resolve_rules(
 std::map<std::string, std::array<std::string, 3>> fixed_layers(const Config::Precision& precision,
                                                                const plan::LayerTable& table) {
     const std::string base = precision.recipe == "snip" ? "bf16" : precision.recipe;
-    std::map<std::string, std::array<std::string, 3>> fixed =
-        resolve_rules(precision.rules, table);
+    std::map<std::string, std::array<std::string, 3>> fixed = resolve_rules(precision.rules, table);
     for (auto& [name, recipes] : fixed) {
         for (std::string& recipe : recipes) {
             if (recipe.empty()) recipe = name == "lm_head" ? precision.head : base;
@@ -58,8 +57,8 @@ std::map<std::string, std::array<std::string, 3>> fixed_layers(const Config::Pre
     }
     for (const plan::LayerInfo& layer : table) {
         if (layer.name != "lm_head") continue;
-        fixed.try_emplace(layer.name, std::array<std::string, 3>{precision.head, precision.head,
-                                                                 precision.head});
+        fixed.try_emplace(
+            layer.name, std::array<std::string, 3>{precision.head, precision.head, precision.head});
     }
     return fixed;
 }

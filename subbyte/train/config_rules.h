@@ -24,8 +24,8 @@ std::map<std::string, std::array<std::string, 3>> resolve_rules(
     const std::vector<Config::Rule>& rules, const plan::LayerTable& table);
 
 // The layers that no plan changes, with their recipes per plan::Slot: the head ("lm_head") as
-// precision.head says, and what the rules match. A slot that no rule names gets the recipe the layer
-// would have without rules (BF16 under SNIP). Error kUsage for a rule that matches no layer.
+// precision.head says, and what the rules match. A slot that no rule names gets the recipe the
+// layer would have without rules (BF16 under SNIP). Error kUsage for a rule that matches no layer.
 std::map<std::string, std::array<std::string, 3>> fixed_layers(const Config::Precision& precision,
                                                                const plan::LayerTable& table);
 

@@ -231,20 +231,13 @@ Refusal store(const toml::node& node, const std::string& written, const Field& f
 
 std::string_view toml_type_name(const toml::node& node) {
     switch (node.type()) {
-        case toml::node_type::string:
-            return "text";
-        case toml::node_type::integer:
-            return "integer";
-        case toml::node_type::floating_point:
-            return "float";
-        case toml::node_type::boolean:
-            return "true or false";
-        case toml::node_type::array:
-            return "list";
-        case toml::node_type::table:
-            return "section";
-        default:
-            return "date or time";
+        case toml::node_type::string: return "text";
+        case toml::node_type::integer: return "integer";
+        case toml::node_type::floating_point: return "float";
+        case toml::node_type::boolean: return "true or false";
+        case toml::node_type::array: return "list";
+        case toml::node_type::table: return "section";
+        default: return "date or time";
     }
 }
 
