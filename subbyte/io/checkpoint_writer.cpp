@@ -147,7 +147,7 @@ fs::path CheckpointWriter::commit(const nlohmann::json& info) {
     manifest_.info = info;
     write_manifest(temporary_, manifest_);
     const fs::path folder = checkpoints_folder(run_);
-    const fs::path target = checkpoint_folder(run_, manifest_.step);
+    fs::path target = checkpoint_folder(run_, manifest_.step);
     publish(temporary_, target);
     sync_folder(folder);
     point_latest(folder, target.filename().string());

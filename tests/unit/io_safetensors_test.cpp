@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "io_test_util.h"
@@ -30,7 +29,8 @@ at::Tensor random_bits(at::IntArrayRef shape, at::ScalarType type) {
     at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(type));
     const at::Tensor bits = at::randint(0, type == at::kBool ? 2 : 256,
                                         {static_cast<std::int64_t>(tensor.nbytes())}, at::kByte);
-    std::memcpy(tensor.data_ptr(), bits.data_ptr(), tensor.nbytes());
+    std::copy_n(bits.const_data_ptr<std::uint8_t>(), bits.numel(),
+                static_cast<std::uint8_t*>(tensor.data_ptr()));
     return tensor;
 }
 
