@@ -67,7 +67,7 @@ std::string changes_text(const train::RunView& run) {
         applied += change.applied ? 1 : 0;
         changed += change.changed_slots;
     }
-    std::string text = fmt::format("{} plans, {} put in force, {} slot changes of {} slots\n",
+    std::string text = fmt::format("{} plans, {} put in force, {} slot changes (the model has {} slots)\n",
                                    run.plans.size(), applied, changed, run.slots);
     Rows rows{{"step"}, {"slots"}, {run.plans.front().efficiency}};
     for (const std::size_t i : spread(run.plans.size(), 10)) {
@@ -99,7 +99,6 @@ std::string number_text(const train::ComparedNumber& number, const std::optional
 
 void show_comparison(const train::RunView& first, const train::RunView& second) {
     Rows rows{{"", first.dir, second.dir, "difference"},
-              {"precision", first.precision, second.precision, ""},
               {"steps", fmt::to_string(first.step), fmt::to_string(second.step), ""}};
     for (const train::ComparedNumber& number : train::compare_runs(first, second)) {
         const auto difference = number.difference_percent();
@@ -107,7 +106,9 @@ void show_comparison(const train::RunView& first, const train::RunView& second) 
                         number_text(number, number.second),
                         difference ? fmt::format("{:+.2f}%", *difference) : "-"});
     }
-    print(table_text(rows));
+    print(fmt::format("{}: {}\n{}: {}\n\n", first.dir, first.precision, second.dir,
+                      second.precision) +
+          table_text(rows));
 }
 
 void show(const train::RunView& run) {

@@ -92,11 +92,7 @@ Outcome make_plans(const PlanArguments& a) {
 
 std::string plans_text(const Outcome& outcome) {
     Rows rows{{"method", "target", "reached", "FP4", "bits", "speed", "DL", "DW", "solved in"}};
-    if (outcome.evaluated) {
-        rows[0].insert(rows[0].end(), {"loss", "against bf16"});
-        rows.push_back({"bf16", "-", "-", "0.0%", "16.0", "1.00x", "0", "0", "-",
-                        fmt::format("{:.4f}", outcome.base.mean), "-"});
-    }
+    if (outcome.evaluated) rows[0].insert(rows[0].end(), {"loss", "against bf16"});
     for (const train::SolvedPlan& plan : outcome.plans) {
         const plan::PlanResult& r = plan.result;
         rows.push_back({r.plan.method, fmt::format("{:.1f}%", 100 * r.target),
@@ -108,6 +104,10 @@ std::string plans_text(const Outcome& outcome) {
         rows.back().push_back(fmt::format("{:.4f}", plan.loss));
         rows.back().push_back(
             fmt::format("{:+.3f}%", 100 * (plan.loss - outcome.base.mean) / outcome.base.mean));
+    }
+    if (outcome.evaluated) {
+        rows.push_back({"bf16", "-", "-", "0.0%", "16.0", "1.00x", "0", "0", "-",
+                        fmt::format("{:.4f}", outcome.base.mean), "-"});
     }
     return table_text(rows);
 }

@@ -58,6 +58,7 @@ void take_plan(const json& record, RunView& run) {
     for (const char* part : {"statistics_seconds", "probe_seconds", "solve_seconds"}) {
         run.planning.seconds += finite(record, part).value_or(0);
     }
+    run.planning.solve_seconds += finite(record, "solve_seconds").value_or(0);
     ++run.planning.updates;
 }
 
@@ -215,7 +216,7 @@ RunView read_run(const std::string& dir) {
     run.median_step_seconds = median(steps.seconds);
     run.tokens_per_second = median(steps.tokens_per_second);
     PlanningCost& planning = run.planning;
-    const double plain = run.train_seconds - planning.seconds;
+    const double plain = run.train_seconds - (planning.seconds - planning.solve_seconds);
     if (planning.updates > 0 && plain > 0) planning.share_of_training = planning.seconds / plain;
     if (planning.updates > 0 && run.median_step_seconds.value_or(0) > 0) {
         planning.share_at_500 = planning.seconds / planning.updates / (500 * *run.median_step_seconds);

@@ -17,8 +17,9 @@ namespace subbyte::train {
 struct PlanningCost {
     int updates = 0;                 // plans that were made
     std::int64_t interval = 0;       // steps between measurements; 0: not known
-    double seconds = 0;              // statistics, probes and solver, which shares the processor
-    double share_of_training = 0;    // seconds / (training time - seconds)
+    double seconds = 0;              // statistics, probes and solver
+    double solve_seconds = 0;        // of these, beside the training
+    double share_of_training = 0;    // seconds / training time without statistics and probes
     double share_at_500 = 0;         // seconds per update / (500 * median step time)
 };
 

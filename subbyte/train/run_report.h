@@ -26,7 +26,7 @@ void reset_kernel_counts();
 double peak_memory_bytes();
 
 // The plan as a table: one row per layer type, one column per block, the recipe in the cell ("mixed" when
-// the three GEMMs differ). Candidates inside the blocks only.
+// the three GEMMs differ); with many blocks one character per block. Candidates inside the blocks only.
 std::string plan_table(const plan::Plan& plan, const plan::LayerTable& table);
 
 }  // namespace subbyte::train

@@ -59,6 +59,7 @@ TEST(TrainDamage, AutoFallsBackAndNamedIsRefused) {
     TempFolder folder;
     Config config = tiny_config(folder, "snip");
     config.train.steps = 8;
+    config.precision.snip.probes = "none";
     config.train.eval_every = 0;
     config.checkpoint.every = 3;
     Recorder whole;

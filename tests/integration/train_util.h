@@ -82,6 +82,7 @@ inline Config tiny_config(const TempFolder& folder, const std::string& recipe = 
     Config config;
     config.run.dir = folder / "run";
     config.run.seed = 3;
+    config.run.threads = 1;  // more would only wait for each other
     config.model.hidden_size = 32;
     config.model.intermediate_size = 48;
     config.model.layers = 2;

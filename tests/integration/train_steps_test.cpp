@@ -1,0 +1,218 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Single steps: every target weighs the same, a skipped step changes nothing, quantised weight copies are
+// kept for a step and no longer.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "subbyte/models/llama.h"
+#include "subbyte/nn/attach.h"
+#include "subbyte/nn/init.h"
+#include "subbyte/ops/quantized_tensor.h"
+#include "subbyte/optim/adamw.h"
+#include "subbyte/snip/snip.h"
+#include "subbyte/train/gradient_step.h"
+#include "tests/integration/train_util.h"
+
+namespace subbyte::train {
+namespace {
+
+// Logits [1, T, 2] whose loss per target is `losses`: -log sigmoid(z) = loss for label 0.
+at::Tensor logits_with(const std::vector<double>& losses) {
+    at::Tensor logits = at::zeros({1, static_cast<std::int64_t>(losses.size()), 2});
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+        logits[0][static_cast<std::int64_t>(i)][1] = std::log(std::exp(losses[i]) - 1);
+    }
+    return logits;
+}
+
+TEST(Accumulation, EveryTargetWeighsTheSame) {
+    const std::vector<double> losses{4, 1, 1, 1, 1, 1, 1, 1};
+    const at::Tensor all = logits_with(losses);
+    // The micro-batches read their rows from a table of parameters; id -1 marks an ignored position.
+    const auto gradient = [&](const std::vector<std::vector<std::int64_t>>& parts, double& mean) {
+        at::Tensor table = all[0].clone().set_requires_grad(true);
+        std::vector<MicroBatch> batches;
+        for (const auto& part : parts) {
+            at::Tensor ids = at::tensor(part).view({1, -1});
+            batches.push_back({ids.clamp_min(0), at::where(ids < 0, at::full_like(ids, -100),
+                                                           at::zeros_like(ids))});
+        }
+        nn::Precision precision;
+        const AccumulatedLoss loss = accumulate_gradients(
+            [&](const at::Tensor& ids, const at::Tensor& targets) {
+                return ops::cross_entropy(at::embedding(table, ids), targets);
+            },
+            batches, precision);
+        EXPECT_EQ(loss.targets, 8);
+        EXPECT_EQ(precision.micro_batch, 0);
+        mean = loss.mean;
+        return table.grad().clone();
+    };
+    double whole = 0, two = 0, five = 0;
+    const at::Tensor reference = gradient({{0, 1, 2, 3, 4, 5, 6, 7}}, whole);
+    const at::Tensor cut = gradient({{0, -1, -1, -1, -1, -1, -1}, {1, 2, 3, 4, 5, 6, 7}}, two);
+    const at::Tensor many = gradient({{0, -1}, {1, 2}, {3, 4}, {-1, -1}, {5, 6}, {7, -1}}, five);
+    for (const double mean : {whole, two, five}) EXPECT_NEAR(mean, 1.375, 1e-6);
+    EXPECT_LE(cut.sub(reference).abs().max().item<double>(), 1e-7);
+    EXPECT_LE(many.sub(reference).abs().max().item<double>(), 1e-7);
+    nn::Precision precision;
+    error_of(ErrorCode::kUsage, [&] { accumulate_gradients({}, {}, precision); });
+}
+
+// A LLaMA of one block under SNIP with nearest rounding; gradients can be made infinite by hand.
+struct Job {
+    Job()
+        : model(config()), optimizer((nn::initialize(*model, 1), optim::parameters_of(*model)), {.lr = 1e-3}),
+          snip(model, optimizer,
+               {.update_interval = 3, .swap_delay = 2, .recipes = {"fp8", "mxfp4"}, .keep_high = {"lm_head"}}) {
+        snip.on_plan([this](const SnipEvent& event) { events.push_back(event); });
+    }
+    static models::LlamaConfig config() {
+        models::LlamaConfig c;
+        c.vocab_size = c.hidden_size = 32;
+        c.intermediate_size = 48;
+        c.layers = 1;
+        c.heads = c.kv_heads = 2;
+        c.max_position = 8;
+        return c;
+    }
+    void step(std::int64_t batch, bool infinite = false) {
+        const at::Tensor ids = at::arange(16).mul(5).add(batch).remainder(32).view({2, 8});
+        const auto loss = [&] { return model->loss(ids, ids).sum.div(16.0); };
+        const at::Tensor value = loss();
+        value.backward();
+        if (infinite) {
+            at::Tensor grad = model->parameters().front().grad();
+            grad.view(-1)[0] = std::numeric_limits<float>::infinity();
+        }
+        if (snip.due()) snip.collect_stats({.loss = value.item<double>(), .replay = loss});
+        optimizer.step();
+        optimizer.zero_grad();
+    }
+    // Weights, moments, and the plan with what is in flight.
+    std::string state() {
+        std::string text;
+        const auto add = [&](const at::Tensor& t) {
+            const at::Tensor c = t.detach().contiguous();
+            text.append(static_cast<const char*>(c.const_data_ptr()), c.nbytes());
+        };
+        for (const auto& p : model->parameters()) add(p);
+        for (const auto& [name, t] : optimizer.state_tensors()) add(t);
+        nlohmann::json json = snip.state();
+        json.erase("iteration");
+        if (json.contains("in_flight")) json["in_flight"].erase("measured_at");
+        return text + json.dump() + std::to_string(optimizer.steps());
+    }
+
+    models::Llama model;
+    optim::AdamW optimizer;
+    SNIP snip;
+    std::vector<SnipEvent> events;
+};
+
+// Steps 0, 3, 6 measure, 2, 5, 8 take a plan up: skips in each kind of step.
+TEST(SkippedStep, ChangesNothingAndTheRunGoesOnAsIfItHadNotBeen) {
+    at::set_num_threads(1);
+    for (const std::int64_t when : {0, 1, 2, 3, 5}) {
+        SCOPED_TRACE(when);
+        Job clean, skipping;
+        for (std::int64_t step = 0; step < 9; ++step) {
+            if (step == when) {
+                const std::string before = skipping.state();
+                skipping.step(100 + step, true);
+                EXPECT_TRUE(skipping.state() == before);
+                EXPECT_EQ(skipping.optimizer.skipped(), 1);
+            }
+            clean.step(step);
+            skipping.step(step);
+            ASSERT_TRUE(clean.state() == skipping.state()) << "after step " << step;
+        }
+        ASSERT_EQ(clean.events.size(), 3u);
+        ASSERT_EQ(skipping.events.size(), 3u);
+        for (std::size_t i = 0; i < 3; ++i) {
+            EXPECT_TRUE(skipping.events[i].applied);
+            EXPECT_EQ(skipping.events[i].result.plan, clean.events[i].result.plan);
+            // Told in iterations, which count the skipped step.
+            const std::int64_t at = clean.events[i].effective_at;
+            EXPECT_EQ(skipping.events[i].effective_at, at + (at > when ? 1 : 0));
+        }
+    }
+}
+
+TEST(Divergence, EndsTheRunAndKeepsTheCheckpoints) {
+    TempFolder folder;
+    Config config = tiny_config(folder, "fp8");
+    config.checkpoint.every = 1;
+    config.train.steps = 40;
+    config.train.eval_every = 0;
+    config.train.max_nonfinite = 3;
+    config.optim.lr = 1e30;
+    config.optim.grad_clip = 0;
+    Recorder recorder;
+    const std::string message = error_of(ErrorCode::kDiverged, [&] { run(config, recorder); });
+    EXPECT_NE(message.find("3 steps in a row"), std::string::npos) << message;
+    ASSERT_GE(recorder.steps.size(), 4u);
+    EXPECT_FALSE(recorder.steps.back().applied);
+    EXPECT_EQ(recorder.steps.back().skipped, 3);
+    for (const std::string& checkpoint : recorder.checkpoints) {
+        EXPECT_TRUE(std::filesystem::exists(checkpoint + "/manifest.json")) << checkpoint;
+    }
+    EXPECT_EQ(recorder.checkpoints.size(), recorder.steps.size() - 1);
+}
+
+TEST(WeightCopies, LiveForAStepAndFollowEveryChange) {
+    nn::Linear layer(128, 256), fresh(128, 256);
+    nn::initialize(*layer, 1);
+    const auto root = std::make_shared<torch::nn::Module>(), other = std::make_shared<torch::nn::Module>();
+    root->register_module("layer", layer.ptr());
+    other->register_module("layer", fresh.ptr());
+    const auto precision = nn::attach_precision(*root, {});
+    const auto twin = nn::attach_precision(*other, {});
+    const auto use = [](nn::Precision& p, const std::string& recipe) {
+        p.set_plan(plan::uniform_plan(p.table(), recipe));
+    };
+    const at::Tensor x = at::arange(64 * 128).remainder(97).div(97.0).view({64, 128}).to(at::kFloat);
+    const auto pass = [&](nn::Linear& l) {
+        at::Tensor input = x.clone().set_requires_grad(true);
+        const at::Tensor y = l(input);
+        y.backward(y.detach());
+        return at::cat({y.detach().flatten(), input.grad().flatten()});
+    };
+    const auto expect_fresh = [&](const std::string& recipe) {
+        fresh->weight.set_data(layer->weight.detach().clone());
+        use(*twin, recipe);
+        EXPECT_TRUE(pass(layer).equal(pass(fresh))) << recipe;
+    };
+    for (const char* recipe : {"fp8", "mxfp4", "fp4", "nvfp4"}) {
+        SCOPED_TRACE(recipe);
+        use(*precision, recipe);
+        const at::Tensor first = pass(layer);
+        const std::int64_t both = nn::weight_cache_bytes(*root);
+        for (int i = 0; i < 4; ++i) EXPECT_TRUE(pass(layer).equal(first));  // (a)
+        EXPECT_EQ(nn::weight_cache_bytes(*root), both);
+        const std::int64_t copy = ops::quantize(layer->weight.detach(),
+                                                (*precision->recipe(0))[plan::Slot::kFprop].b).bytes();
+        EXPECT_EQ(both, 2 * copy);  // W and W^T are kept side by side
+        use(*precision, "int8");
+        pass(layer);
+        use(*precision, recipe);
+        EXPECT_TRUE(pass(layer).equal(first));  // (c)
+        {
+            at::NoGradGuard no_grad;
+            layer->weight.mul_(1.25);  // (b), (d): any in-place change
+            layer(x);
+        }
+        EXPECT_EQ(nn::weight_cache_bytes(*root), copy);  // W^T of the old weight is gone
+        expect_fresh(recipe);
+        layer->weight.set_data(layer->weight.detach().neg());  // (f)
+        expect_fresh(recipe);
+    }
+}
+
+}  // namespace
+}  // namespace subbyte::train
