@@ -1,8 +1,9 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A hand-written model: residual blocks of RMSNorm -> Linear -> SiLU -> Linear, then a classifier. The only
-// thing that makes it ready for low precision is that its linear layers are subbyte::nn::Linear.
+// A hand-written model: residual blocks of RMSNorm -> Linear -> SiLU -> Linear, then a classifier.
+// The only thing that makes it ready for low precision is that its linear layers are
+// subbyte::nn::Linear.
 #pragma once
 
 #include <ATen/ops/cross_entropy_loss.h>
@@ -37,7 +38,8 @@ TORCH_MODULE(Block);
 
 class ResidualMlpImpl : public torch::nn::Module {
 public:
-    ResidualMlpImpl(std::int64_t blocks, std::int64_t width, std::int64_t hidden, std::int64_t classes) {
+    ResidualMlpImpl(std::int64_t blocks, std::int64_t width, std::int64_t hidden,
+                    std::int64_t classes) {
         for (std::int64_t i = 0; i < blocks; ++i) {
             blocks_.push_back(register_module("blocks_" + std::to_string(i), Block(width, hidden)));
         }

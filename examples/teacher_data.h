@@ -18,7 +18,8 @@ struct Batch {
 class TeacherData {
 public:
     TeacherData(std::int64_t width, std::int64_t classes)
-        : width_(width), inner_(subbyte::ops::gaussian({width, width}, {99, 0, 0, 0}).mul_(0.2)),
+        : width_(width),
+          inner_(subbyte::ops::gaussian({width, width}, {99, 0, 0, 0}).mul_(0.2)),
           outer_(subbyte::ops::gaussian({width, classes}, {99, 0, 1, 0})) {}
 
     // Batch number `index`; equal numbers give equal batches.

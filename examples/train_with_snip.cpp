@@ -24,7 +24,8 @@ int main(int argc, char** argv) try {
                        {.initial_target = 0.4, .update_interval = 50, .keep_high = {"head"}});
     snip.on_plan([&](const subbyte::SnipEvent& event) {
         fmt::print("plan   {:4} | {} slots changed | FP4 share {:.2f} (target {:.2f})\n",
-                   event.effective_at, event.changed_slots, event.result.reached, event.result.target);
+                   event.effective_at, event.changed_slots, event.result.reached,
+                   event.result.target);
     });
 
     for (int step = 0; step < steps; ++step) {
@@ -37,9 +38,11 @@ int main(int argc, char** argv) try {
         }
         optimizer.step();
         optimizer.zero_grad();
-        if (step % 50 == 49) fmt::print("step   {:4} | loss {:.4f}\n", step + 1, loss.item<double>());
+        if (step % 50 == 49)
+            fmt::print("step   {:4} | loss {:.4f}\n", step + 1, loss.item<double>());
     }
-    for (const auto& [layer, recipes] : snip.plan().layers) fmt::print("{:20} {}\n", layer, recipes[0]);
+    for (const auto& [layer, recipes] : snip.plan().layers)
+        fmt::print("{:20} {}\n", layer, recipes[0]);
     return 0;
 } catch (const subbyte::Error& error) {
     fmt::print(stderr, "error: {}\n  hint: {}\n", error.what(), error.hint());

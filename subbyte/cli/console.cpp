@@ -90,9 +90,9 @@ void Console::on_plan(const SnipEvent& e, const plan::LayerTable& table) {
         "loss {:.2e}, weights {:.2e} | measured at {}, {} probe passes, {:.2f} s\n",
         e.effective_at, e.changed_slots, 3 * table.size(),
         e.result.efficiency == plan::Efficiency::kFp4Share ? "fp4" : "modelled time saved",
-        100.0 * e.result.reached,
-        100.0 * e.result.target, e.result.predicted_loss, e.result.predicted_weight, e.measured_at,
-        e.probe_passes, e.statistics_seconds + e.probe_seconds + e.solve_seconds));
+        100.0 * e.result.reached, 100.0 * e.result.target, e.result.predicted_loss,
+        e.result.predicted_weight, e.measured_at, e.probe_passes,
+        e.statistics_seconds + e.probe_seconds + e.solve_seconds));
 }
 
 void Console::on_checkpoint(std::int64_t step, const std::string& dir) {

@@ -35,12 +35,12 @@ std::vector<std::size_t> spread(std::size_t count, std::size_t most) {
 }
 
 std::string head_text(const train::RunView& run) {
-    return fmt::format("{}: {}, {} parameters, {}\n{} at step {} of {}; loss {}, {} tokens/s (median), "
-                       "peak memory {}\n",
-                       run.dir, run.model, count_text(run.parameters), run.precision, run.state, run.step,
-                       run.total_steps, text_of(run.loss, "{:.4f}"),
-                       text_of(run.tokens_per_second, "{:.0f}"),
-                       run.peak_memory_bytes ? bytes_text(*run.peak_memory_bytes) : "-");
+    return fmt::format(
+        "{}: {}, {} parameters, {}\n{} at step {} of {}; loss {}, {} tokens/s (median), "
+        "peak memory {}\n",
+        run.dir, run.model, count_text(run.parameters), run.precision, run.state, run.step,
+        run.total_steps, text_of(run.loss, "{:.4f}"), text_of(run.tokens_per_second, "{:.0f}"),
+        run.peak_memory_bytes ? bytes_text(*run.peak_memory_bytes) : "-");
 }
 
 std::string evaluations_text(const train::RunView& run) {
@@ -54,21 +54,24 @@ std::string evaluations_text(const train::RunView& run) {
 }
 
 std::string plan_text(const train::RunView& run) {
-    const std::string share = fmt::format("FP4 share {}, {} bits on average\n",
-                                          run.fp4_share ? fmt::format("{:.1f}%", 100 * *run.fp4_share) : "-",
-                                          text_of(run.bits, "{:.1f}"));
+    const std::string share =
+        fmt::format("FP4 share {}, {} bits on average\n",
+                    run.fp4_share ? fmt::format("{:.1f}%", 100 * *run.fp4_share) : "-",
+                    text_of(run.bits, "{:.1f}"));
     return run.table.empty() ? share : share + train::plan_table(run.plan, run.table);
 }
 
 std::string changes_text(const train::RunView& run) {
-    if (run.plans.empty()) return "never: the precision of this run is fixed, or no plan was made yet\n";
+    if (run.plans.empty())
+        return "never: the precision of this run is fixed, or no plan was made yet\n";
     int applied = 0, changed = 0;
     for (const train::RunView::PlanChange& change : run.plans) {
         applied += change.applied ? 1 : 0;
         changed += change.changed_slots;
     }
-    std::string text = fmt::format("{} plans, {} put in force, {} slot changes (the model has {} slots)\n",
-                                   run.plans.size(), applied, changed, run.slots);
+    std::string text =
+        fmt::format("{} plans, {} put in force, {} slot changes (the model has {} slots)\n",
+                    run.plans.size(), applied, changed, run.slots);
     Rows rows{{"step"}, {"slots"}, {run.plans.front().efficiency}};
     for (const std::size_t i : spread(run.plans.size(), 10)) {
         const train::RunView::PlanChange& change = run.plans[i];
@@ -82,12 +85,12 @@ std::string changes_text(const train::RunView& run) {
 std::string overhead_text(const train::RunView& run) {
     const train::PlanningCost& cost = run.planning;
     if (cost.updates == 0) return "none\n";
-    return fmt::format("{:.2f}% of the training time with a plan every {} steps ({} plans, {:.2f} s of {})\n"
-                       "{:.2f}% with a plan every 500 steps ({:.3f} s per plan, {:.3f} s per step)\n",
-                       100 * cost.share_of_training,
-                       cost.interval > 0 ? fmt::to_string(cost.interval) : "?", cost.updates, cost.seconds,
-                       duration_text(run.train_seconds), 100 * cost.share_at_500,
-                       cost.seconds / cost.updates, run.median_step_seconds.value_or(0));
+    return fmt::format(
+        "{:.2f}% of the training time with a plan every {} steps ({} plans, {:.2f} s of {})\n"
+        "{:.2f}% with a plan every 500 steps ({:.3f} s per plan, {:.3f} s per step)\n",
+        100 * cost.share_of_training, cost.interval > 0 ? fmt::to_string(cost.interval) : "?",
+        cost.updates, cost.seconds, duration_text(run.train_seconds), 100 * cost.share_at_500,
+        cost.seconds / cost.updates, run.median_step_seconds.value_or(0));
 }
 
 std::string number_text(const train::ComparedNumber& number, const std::optional<double>& value) {
@@ -121,7 +124,8 @@ void show(const train::RunView& run) {
 }
 
 void show_notices(const train::RunView& run) {
-    for (const std::string& notice : run.notices) print(fmt::format("note: {}: {}\n", run.dir, notice));
+    for (const std::string& notice : run.notices)
+        print(fmt::format("note: {}: {}\n", run.dir, notice));
 }
 
 }  // namespace

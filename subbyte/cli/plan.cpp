@@ -93,9 +93,10 @@ void add_solve_options(CLI::App& verb, PlanArguments& a) {
 void add_plan(CLI::App& program) {
     CLI::App* verb = program.add_subcommand("plan", "Choose the precision of every layer");
     auto a = std::make_shared<PlanArguments>();
-    verb->add_option("MODEL", a->what,
-                     "Configuration or preset (planned from its shapes), or a model folder (measured "
-                     "on --data)");
+    verb->add_option(
+        "MODEL", a->what,
+        "Configuration or preset (planned from its shapes), or a model folder (measured "
+        "on --data)");
     add_shape_options(*verb, *a);
     add_measure_options(*verb, *a);
     add_solve_options(*verb, *a);

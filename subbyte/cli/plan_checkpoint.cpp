@@ -58,11 +58,13 @@ Outcome make_plans(const PlanArguments& a) {
     for (const std::string& recipe : a.options) plan::find_recipe(recipe);
     std::unique_ptr<train::PlannedCheckpoint> checkpoint;
     if (!a.what.empty() && !a.data.empty()) {
-        checkpoint = std::make_unique<train::PlannedCheckpoint>(a.what, a.data, checkpoint_options(a));
+        checkpoint =
+            std::make_unique<train::PlannedCheckpoint>(a.what, a.data, checkpoint_options(a));
         outcome.notes = checkpoint->notes();
     } else if (a.from_stats.empty()) {
-        throw Error(ErrorCode::kUsage, fmt::format("{} is a model folder, and there is no --data", a.what),
-                    "name a text to measure on: --data FILE, or saved statistics: --from-stats FILE");
+        throw Error(
+            ErrorCode::kUsage, fmt::format("{} is a model folder, and there is no --data", a.what),
+            "name a text to measure on: --data FILE, or saved statistics: --from-stats FILE");
     }
     if (a.from_stats.empty()) {
         const Stopwatch watch;
@@ -95,11 +97,12 @@ std::string plans_text(const Outcome& outcome) {
     if (outcome.evaluated) rows[0].insert(rows[0].end(), {"loss", "against bf16"});
     for (const train::SolvedPlan& plan : outcome.plans) {
         const plan::PlanResult& r = plan.result;
-        rows.push_back({r.plan.method, fmt::format("{:.1f}%", 100 * r.target),
-                        fmt::format("{:.1f}%", 100 * r.reached),
-                        fmt::format("{:.1f}%", 100 * plan.fp4_share), fmt::format("{:.1f}", plan.bits),
-                        fmt::format("{:.2f}x", plan.speedup), fmt::format("{:.2e}", r.predicted_loss),
-                        fmt::format("{:.2e}", r.predicted_weight), fmt::format("{:.3f} s", r.seconds)});
+        rows.push_back(
+            {r.plan.method, fmt::format("{:.1f}%", 100 * r.target),
+             fmt::format("{:.1f}%", 100 * r.reached), fmt::format("{:.1f}%", 100 * plan.fp4_share),
+             fmt::format("{:.1f}", plan.bits), fmt::format("{:.2f}x", plan.speedup),
+             fmt::format("{:.2e}", r.predicted_loss), fmt::format("{:.2e}", r.predicted_weight),
+             fmt::format("{:.3f} s", r.seconds)});
         if (!outcome.evaluated) continue;
         rows.back().push_back(fmt::format("{:.4f}", plan.loss));
         rows.back().push_back(
@@ -137,24 +140,28 @@ void show(const PlanArguments& a, const Outcome& outcome) {
     const plan::ModelStatistics& statistics = outcome.measurement.statistics;
     const snip::Measurement& m = outcome.measurement;
     if (a.from_stats.empty()) {
-        print(fmt::format("measured at step {}: loss {:.4f}, {} layers; estimator {}, probes {} ({} passes)\n"
-                          "seconds: {:.2f} measuring (statistics {:.2f}, probes {:.2f}), {:.2f} evaluating\n",
-                          statistics.step, statistics.loss, statistics.layers.size(), a.estimator,
-                          a.probes, m.probe_passes, outcome.measure_seconds, m.statistics_seconds,
-                          m.probe_seconds, outcome.evaluate_seconds));
+        print(fmt::format(
+            "measured at step {}: loss {:.4f}, {} layers; estimator {}, probes {} ({} passes)\n"
+            "seconds: {:.2f} measuring (statistics {:.2f}, probes {:.2f}), {:.2f} evaluating\n",
+            statistics.step, statistics.loss, statistics.layers.size(), a.estimator, a.probes,
+            m.probe_passes, outcome.measure_seconds, m.statistics_seconds, m.probe_seconds,
+            outcome.evaluate_seconds));
     } else {
-        print(fmt::format("statistics of {}: step {}, loss {:.4f}, {} layers; estimator {}\n", a.from_stats,
-                          statistics.step, statistics.loss, statistics.layers.size(), a.estimator));
+        print(fmt::format("statistics of {}: step {}, loss {:.4f}, {} layers; estimator {}\n",
+                          a.from_stats, statistics.step, statistics.loss, statistics.layers.size(),
+                          a.estimator));
     }
-    print(fmt::format("\nPlans (target and reached: {}; speed: of the planned layers on ideal hardware)\n",
-                      a.efficiency) +
+    print(fmt::format(
+              "\nPlans (target and reached: {}; speed: of the planned layers on ideal hardware)\n",
+              a.efficiency) +
           plans_text(outcome));
     const plan::Plan& plan = outcome.plans.front().result.plan;
     print(fmt::format("\nPlan by {}\n", plan.method) + train::plan_table(plan, statistics.table));
     if (a.layers) {
         const plan::LossEstimator estimator = solve_options(a).planner.estimator;
         print("\nPredicted damage of one layer alone\n" +
-              layers_text(train::divergences_json(statistics, a.options, estimator), a.options, plan));
+              layers_text(train::divergences_json(statistics, a.options, estimator), a.options,
+                          plan));
     }
     std::vector<std::string> notes = outcome.notes;
     for (const train::SolvedPlan& solved : outcome.plans) {
@@ -190,8 +197,8 @@ nlohmann::ordered_json outcome_json(const PlanArguments& a, const Outcome& outco
         if (outcome.evaluated) json["plans"].back()["loss"] = plan.loss;
     }
     if (a.layers) {
-        json["divergences"] = train::divergences_json(m.statistics, a.options,
-                                                      solve_options(a).planner.estimator);
+        json["divergences"] =
+            train::divergences_json(m.statistics, a.options, solve_options(a).planner.estimator);
     }
     json["notes"] = outcome.notes;
     return json;

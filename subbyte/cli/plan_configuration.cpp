@@ -34,15 +34,14 @@ std::string layers_text(const train::ModelPlan& plan) {
 }
 
 std::string costs_text(const train::ModelPlan& plan) {
-    Rows rows{{"everywhere"}, {"weights"},           {"gradients"}, {"optimizer"},
+    Rows rows{{"everywhere"},       {"weights"},      {"gradients"}, {"optimizer"},
               {"quantised copies"}, {"saved inputs"}, {"memory"},    {"modelled speed"}};
     for (const train::NamedCost& entry : plan.costs) {
         const plan::Cost& cost = entry.cost.total;
         rows[0].push_back(entry.name);
         std::size_t row = 1;
-        for (const double bytes :
-             {cost.master_weights, cost.gradients, cost.optimizer_states, cost.quantised_weights,
-              cost.saved_activations, cost.bytes()}) {
+        for (const double bytes : {cost.master_weights, cost.gradients, cost.optimizer_states,
+                                   cost.quantised_weights, cost.saved_activations, cost.bytes()}) {
             rows[row++].push_back(bytes_text(bytes));
         }
         rows[row].push_back(fmt::format("{:.2f}x", cost.speedup()));
@@ -70,14 +69,16 @@ std::string stages_text(const train::ModelPlan& plan) {
 }
 
 void show(const train::ModelPlan& plan) {
-    print(fmt::format("{}: {} parameters, {} linear layers; {} tokens per step in {} micro-batches, {:.3g} "
-                      "FLOPs\n\n",
-                      plan.model, count_text(plan.parameters), plan.table.size(), plan.tokens_per_step,
-                      plan.micro_batches,
-                      plan.costs.front().cost.total.gemm_flops * double(plan.micro_batches)));
+    print(fmt::format(
+        "{}: {} parameters, {} linear layers; {} tokens per step in {} micro-batches, {:.3g} "
+        "FLOPs\n\n",
+        plan.model, count_text(plan.parameters), plan.table.size(), plan.tokens_per_step,
+        plan.micro_batches, plan.costs.front().cost.total.gemm_flops * double(plan.micro_batches)));
     print("Linear layers (FLOPs: share of their matrix multiplications)\n" + layers_text(plan));
-    print("\nMemory with one micro-batch, and speed over BF16 of the linear layers on ideal hardware\n" +
-          costs_text(plan));
+    print(
+        "\nMemory with one micro-batch, and speed over BF16 of the linear layers on ideal "
+        "hardware\n" +
+        costs_text(plan));
     if (plan.stage_fp4_share.size() > 1) {
         print("\nPipeline stages under the plan\n" + stages_text(plan));
     }
@@ -94,8 +95,8 @@ void show(const train::ModelPlan& plan) {
 }  // namespace
 
 void plan_configuration(const PlanArguments& arguments) {
-    const train::ModelPlan plan =
-        train::plan_model(train::load_config(arguments.what, arguments.sets).config, arguments.stages);
+    const train::ModelPlan plan = train::plan_model(
+        train::load_config(arguments.what, arguments.sets).config, arguments.stages);
     if (!arguments.out.empty()) io::write_json(arguments.out, plan::to_json(plan.result.plan));
     if (arguments.json) return print_json(train::to_json(plan));
     show(plan);

@@ -17,7 +17,8 @@ enum class ErrorCode {
 };
 
 // The one exception type of the library.
-// `message` says what happened, where, and with which values; `hint` says what to try (may be empty).
+// `message` says what happened, where, and with which values; `hint` says what to try (may be
+// empty).
 class Error : public std::runtime_error {
 public:
     Error(ErrorCode code, const std::string& message, std::string hint = {})

@@ -8,8 +8,8 @@
 
 namespace subbyte {
 
-// The candidate with the smallest edit distance to `name`; empty when none is close enough to be meant
-// (more than half of the letters differ).
+// The candidate with the smallest edit distance to `name`; empty when none is close enough to be
+// meant (more than half of the letters differ).
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
 
 // "did you mean 'x'?", or a list of the candidates when none is close.

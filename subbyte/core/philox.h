@@ -27,26 +27,27 @@ inline PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> 
     return counter;
 }
 
-// Address of a stream of noise. Noise is looked up by address, never drawn in order, so that neither
-// the number of threads nor a resume changes it.
+// Address of a stream of noise. Noise is looked up by address, never drawn in order, so that
+// neither the number of threads nor a resume changes it.
 struct NoiseAddress {
     std::uint64_t seed = 0;
     std::uint32_t step = 0;
     std::uint32_t layer = 0;  // ordinal of the layer in its model
-    std::uint16_t role = 0;   // which operand of which GEMM, and which micro-batch (see ops/noise_role.h)
+    std::uint16_t role =
+        0;  // which operand of which GEMM, and which micro-batch (see ops/noise_role.h)
 };
 
 // Block `index` (< 2^48) of the stream: 128 bits.
 inline PhiloxBlock noise_block(const NoiseAddress& address, std::uint64_t index) {
-    return philox4x32({static_cast<std::uint32_t>(index),
-                       static_cast<std::uint32_t>((index >> 32) & 0xFFFF) |
-                           (std::uint32_t{address.role} << 16),
-                       address.layer, address.step},
-                      {static_cast<std::uint32_t>(address.seed),
-                       static_cast<std::uint32_t>(address.seed >> 32)});
+    return philox4x32(
+        {static_cast<std::uint32_t>(index),
+         static_cast<std::uint32_t>((index >> 32) & 0xFFFF) | (std::uint32_t{address.role} << 16),
+         address.layer, address.step},
+        {static_cast<std::uint32_t>(address.seed), static_cast<std::uint32_t>(address.seed >> 32)});
 }
 
-// The 16 noise bits of one element: half-word (element mod 8) of block (element / 8), low half first.
+// The 16 noise bits of one element: half-word (element mod 8) of block (element / 8), low half
+// first.
 inline std::uint16_t noise_bits16(const NoiseAddress& address, std::uint64_t element) {
     const PhiloxBlock block = noise_block(address, element / 8);
     return static_cast<std::uint16_t>(block[(element % 8) / 2] >> (16 * (element % 2)));

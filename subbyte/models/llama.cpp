@@ -61,7 +61,8 @@ public:
     explicit BlockImpl(const LlamaConfig& c) {
         self_attn_ = register_module("self_attn", Attention(c));
         mlp_ = register_module("mlp", Mlp(c));
-        input_layernorm_ = register_module("input_layernorm", nn::RmsNorm(c.hidden_size, c.norm_eps));
+        input_layernorm_ =
+            register_module("input_layernorm", nn::RmsNorm(c.hidden_size, c.norm_eps));
         post_attention_layernorm_ =
             register_module("post_attention_layernorm", nn::RmsNorm(c.hidden_size, c.norm_eps));
     }
@@ -109,10 +110,9 @@ private:
 LlamaImpl::LlamaImpl(const LlamaConfig& config) : config_(config) {
     check(config);
     model_ = register_module("model", std::make_shared<Backbone>(config));
-    lm_head_ = register_module("lm_head",
-                               config.tie_embeddings
-                                   ? nn::Linear(model_->embed_tokens->weight)
-                                   : nn::Linear(config.hidden_size, config.vocab_size));
+    lm_head_ = register_module("lm_head", config.tie_embeddings
+                                              ? nn::Linear(model_->embed_tokens->weight)
+                                              : nn::Linear(config.hidden_size, config.vocab_size));
 }
 
 LlamaImpl::~LlamaImpl() = default;

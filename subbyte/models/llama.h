@@ -14,9 +14,10 @@
 
 namespace subbyte::models {
 
-// LLaMA decoder (Touvron et al. 2023): pre-norm blocks of grouped-query attention with rotary positions and
-// a SwiGLU MLP. Parameter names and shapes are those of Hugging Face's LlamaForCausalLM. FP32 master
-// weights; every linear layer is an nn::Linear and so a slot of the precision plan.
+// LLaMA decoder (Touvron et al. 2023): pre-norm blocks of grouped-query attention with rotary
+// positions and a SwiGLU MLP. Parameter names and shapes are those of Hugging Face's
+// LlamaForCausalLM. FP32 master weights; every linear layer is an nn::Linear and so a slot of the
+// precision plan.
 class LlamaImpl : public torch::nn::Module {
 public:
     explicit LlamaImpl(const LlamaConfig& config);  // Error kUsage, see check()
@@ -38,8 +39,8 @@ private:
 };
 TORCH_MODULE(Llama);
 
-// Targets for `labels` in Hugging Face's convention (same positions as ids): shifted by one, the last
-// position ignored.
+// Targets for `labels` in Hugging Face's convention (same positions as ids): shifted by one, the
+// last position ignored.
 at::Tensor shift_labels(const at::Tensor& labels);
 
 }  // namespace subbyte::models

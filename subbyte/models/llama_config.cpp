@@ -31,7 +31,8 @@ LlamaConfig shape(std::int64_t vocab, std::int64_t hidden, std::int64_t mlp, std
     return c;
 }
 
-// 60m to 1b: the shapes of the GaLore / Stable-SPAM experiments; the others as published with the models.
+// 60m to 1b: the shapes of the GaLore / Stable-SPAM experiments; the others as published with the
+// models.
 const std::vector<Preset>& presets() {
     static const std::vector<Preset> all{
         {"llama-9m", shape(8192, 256, 688, 8, 8, 8, 1024, 1e-5)},
@@ -51,9 +52,13 @@ const std::vector<Preset>& presets() {
 
 void check(const LlamaConfig& c) {
     const std::pair<const char*, std::int64_t> sizes[] = {
-        {"vocab_size", c.vocab_size}, {"hidden_size", c.hidden_size},
-        {"intermediate_size", c.intermediate_size}, {"layers", c.layers}, {"heads", c.heads},
-        {"kv_heads", c.kv_heads}, {"max_position", c.max_position}};
+        {"vocab_size", c.vocab_size},
+        {"hidden_size", c.hidden_size},
+        {"intermediate_size", c.intermediate_size},
+        {"layers", c.layers},
+        {"heads", c.heads},
+        {"kv_heads", c.kv_heads},
+        {"max_position", c.max_position}};
     for (const auto& [name, value] : sizes) {
         if (value < 1 || value > (std::int64_t{1} << 31)) {
             throw Error(ErrorCode::kUsage, fmt::format("model: {} is {}", name, value),
@@ -61,21 +66,23 @@ void check(const LlamaConfig& c) {
         }
     }
     if (c.head_dim == 0 && c.hidden_size % c.heads != 0) {
-        throw Error(ErrorCode::kUsage, fmt::format("model: hidden_size {} is not a multiple of heads {}",
-                                                   c.hidden_size, c.heads));
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("model: hidden_size {} is not a multiple of heads {}",
+                                c.hidden_size, c.heads));
     }
     if (c.head_size() % 2 != 0) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("model: head size {} is odd", c.head_size()),
+        throw Error(ErrorCode::kUsage, fmt::format("model: head size {} is odd", c.head_size()),
                     "rotary embedding turns pairs, so hidden_size / heads must be even");
     }
     if (c.heads % c.kv_heads != 0) {
-        throw Error(ErrorCode::kUsage, fmt::format("model: heads {} is not a multiple of kv_heads {}",
-                                                   c.heads, c.kv_heads));
+        throw Error(
+            ErrorCode::kUsage,
+            fmt::format("model: heads {} is not a multiple of kv_heads {}", c.heads, c.kv_heads));
     }
     if (!(c.rope_theta > 0) || !(c.norm_eps > 0)) {
-        throw Error(ErrorCode::kUsage, fmt::format("model: rope_theta {} and norm_eps {} must be positive",
-                                                   c.rope_theta, c.norm_eps));
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("model: rope_theta {} and norm_eps {} must be positive",
+                                c.rope_theta, c.norm_eps));
     }
 }
 

@@ -22,7 +22,8 @@ std::shared_ptr<Precision> attach_precision(torch::nn::Module& model,
     std::vector<const torch::nn::Module*> seen;
     for (const auto& item : model.named_modules(std::string(), /*include_self=*/false)) {
         auto* linear = item.value()->as<LinearImpl>();
-        if (linear == nullptr || std::find(seen.begin(), seen.end(), linear) != seen.end()) continue;
+        if (linear == nullptr || std::find(seen.begin(), seen.end(), linear) != seen.end())
+            continue;
         seen.push_back(linear);
         plan::LayerInfo info;
         info.name = item.key();

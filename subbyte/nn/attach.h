@@ -14,9 +14,9 @@ class Module;
 
 namespace subbyte::nn {
 
-// Finds every nn::Linear of a model (in the order of named_modules), gives each its ordinal, and connects
-// it to one new precision table. A shared module is one layer, under its first name. Layers whose path
-// ends in one of `keep_high` stay in the recipe `high` and are no candidates.
+// Finds every nn::Linear of a model (in the order of named_modules), gives each its ordinal, and
+// connects it to one new precision table. A shared module is one layer, under its first name.
+// Layers whose path ends in one of `keep_high` stay in the recipe `high` and are no candidates.
 std::shared_ptr<Precision> attach_precision(torch::nn::Module& model,
                                             const std::vector<std::string>& keep_high = {"lm_head"},
                                             const std::string& high = "bf16");

@@ -16,7 +16,8 @@ void initialize(torch::nn::Module& model, std::uint64_t seed, double std) {
     for (const auto& item : model.named_parameters()) {
         at::Tensor parameter = item.value();
         if (parameter.dim() >= 2) {
-            parameter.copy_(ops::gaussian(parameter.sizes(), {seed, kInitStep, ordinal, 0}).mul_(std));
+            parameter.copy_(
+                ops::gaussian(parameter.sizes(), {seed, kInitStep, ordinal, 0}).mul_(std));
         }
         ++ordinal;
     }

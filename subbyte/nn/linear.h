@@ -12,15 +12,15 @@
 
 namespace subbyte::nn {
 
-// Linear layer whose three GEMMs run in the precision of the model's plan. FP32 master weight [N, K].
-// Without attach() it computes in FP32.
+// Linear layer whose three GEMMs run in the precision of the model's plan. FP32 master weight [N,
+// K]. Without attach() it computes in FP32.
 class LinearImpl : public torch::nn::Module {
 public:
     // The weight is zero until nn::initialize() draws it or a checkpoint fills it.
     LinearImpl(std::int64_t in_features, std::int64_t out_features, bool with_bias = false);
 
-    // A layer that multiplies with a weight owned by another module (tied embedding and head). The weight is
-    // not registered here, so it is trained and saved once, under its owner's name.
+    // A layer that multiplies with a weight owned by another module (tied embedding and head). The
+    // weight is not registered here, so it is trained and saved once, under its owner's name.
     explicit LinearImpl(const at::Tensor& shared_weight);
 
     // x: [..., in_features] -> [..., out_features].

@@ -15,13 +15,13 @@
 
 namespace subbyte::nn {
 
-// The one place where a running model learns its precision. Every quantised layer of a model holds a
-// pointer to the same Precision and asks it at each forward pass; changing the plan is a table update
-// between two steps and touches no weight.
+// The one place where a running model learns its precision. Every quantised layer of a model holds
+// a pointer to the same Precision and asks it at each forward pass; changing the plan is a table
+// update between two steps and touches no weight.
 class Precision {
 public:
-    // Adds a layer; its ordinal addresses noise and is what observers see. Error kUsage when the name is
-    // taken.
+    // Adds a layer; its ordinal addresses noise and is what observers see. Error kUsage when the
+    // name is taken.
     std::uint32_t add_layer(plan::LayerInfo info);
 
     const plan::LayerTable& table() const { return table_; }
@@ -29,17 +29,20 @@ public:
     std::uint32_t layer_index(const std::string& name) const;  // Error kUsage with the nearest name
     // Rows of X of one optimizer step; filled by the layers as they run.
     void set_tokens(std::uint32_t layer, std::int64_t tokens) { table_[layer].tokens = tokens; }
-    // Makes a layer no candidate: it keeps these recipes (per slot) whatever plan comes (head, rules).
+    // Makes a layer no candidate: it keeps these recipes (per slot) whatever plan comes (head,
+    // rules).
     void fix_layer(std::uint32_t layer, const std::array<std::string, 3>& recipes);
     void fix_layer(std::uint32_t layer, const std::string& recipe) {
         fix_layer(layer, std::array<std::string, 3>{recipe, recipe, recipe});
     }
 
-    // Puts a plan in force. Layers that are fixed keep their recipe. Error kUsage for unknown recipes or
-    // layers; the old plan then stays.
+    // Puts a plan in force. Layers that are fixed keep their recipe. Error kUsage for unknown
+    // recipes or layers; the old plan then stays.
     void set_plan(const plan::Plan& plan);
     const plan::Plan& plan() const { return plan_; }
-    std::shared_ptr<const plan::Recipe> recipe(std::uint32_t layer) const { return recipes_[layer]; }
+    std::shared_ptr<const plan::Recipe> recipe(std::uint32_t layer) const {
+        return recipes_[layer];
+    }
 
     // Noise address parts of the step that is being computed.
     std::uint64_t seed = 0;

@@ -24,10 +24,10 @@ at::Tensor repeat_heads(const at::Tensor& x, std::int64_t heads) {
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
     const std::int64_t heads = q.size(2), groups = k.size(2);
     if (groups == 0 || heads % groups != 0) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("attention: {} query heads cannot share {} key/value heads", heads,
-                                groups),
-                    "the number of key/value heads must divide the number of heads");
+        throw Error(
+            ErrorCode::kUsage,
+            fmt::format("attention: {} query heads cannot share {} key/value heads", heads, groups),
+            "the number of key/value heads must divide the number of heads");
     }
     const at::Tensor y = at::scaled_dot_product_attention(
         q.transpose(1, 2), repeat_heads(k, heads).transpose(1, 2),

@@ -6,9 +6,9 @@
 
 namespace subbyte::ops {
 
-// Causal softmax attention through LibTorch's fused kernel, scale 1 / sqrt(D). q: [B, T, H, D], k and v:
-// [B, T, G, D] with G dividing H (grouped-query attention: query head h reads group h * G / H); result
-// [B, T, H, D]. Error kUsage when G does not divide H.
+// Causal softmax attention through LibTorch's fused kernel, scale 1 / sqrt(D). q: [B, T, H, D], k
+// and v: [B, T, G, D] with G dividing H (grouped-query attention: query head h reads group h * G /
+// H); result [B, T, H, D]. Error kUsage when G does not divide H.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 }  // namespace subbyte::ops

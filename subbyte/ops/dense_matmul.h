@@ -12,8 +12,9 @@
 namespace subbyte::ops {
 
 // GEMMs of operands that carry no scales (fp32, bf16) are LibTorch's job:
-//   libtorch_bf16  both BF16, on processors with a BF16 dot product; products exact, result rounded to BF16
-//   libtorch_fp32  everything else; BF16 operands are widened first (exact), so the result is not rounded
+//   libtorch_bf16  both BF16, on processors with a BF16 dot product; products exact, result rounded
+//   to BF16 libtorch_fp32  everything else; BF16 operands are widened first (exact), so the result
+//   is not rounded
 // FP32 [M, N] = a [M, K] * b [N, K]^T; any strides.
 at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b);
 

@@ -48,7 +48,8 @@ public:
         torch::autograd::variable_list result(2);
         if (!grads[0].defined()) return result;
         if (!weight.defined()) {
-            throw Error(ErrorCode::kUsage, "backward was called twice through the same linear layer",
+            throw Error(ErrorCode::kUsage,
+                        "backward was called twice through the same linear layer",
                         "run the forward pass again before the second backward");
         }
         if (weight._version() != weight_version) {
@@ -63,8 +64,9 @@ public:
         const plan::Recipe& recipe = *context.recipe;
         at::Tensor dx, dw;
         if (needs_dx) {
-            dx = gemm(quantize(g, recipe[Slot::kDgrad].a, address(context, Slot::kDgrad, Operand::kA)),
-                      quantized_weight(weight, context, Slot::kDgrad));
+            dx = gemm(
+                quantize(g, recipe[Slot::kDgrad].a, address(context, Slot::kDgrad, Operand::kA)),
+                quantized_weight(weight, context, Slot::kDgrad));
         }
         if (needs_dw) {
             dw = gemm(quantize(g.t(), recipe[Slot::kWgrad].a,
@@ -92,10 +94,11 @@ void check(const at::Tensor& x, const at::Tensor& w) {
                     "x must be [..., K] and weight [N, K]");
     }
     if (x.scalar_type() != at::kFloat || w.scalar_type() != at::kFloat) {
-        throw Error(ErrorCode::kUsage, fmt::format("linear: x is {}, weight is {}",
-                                                   c10::toString(x.scalar_type()),
-                                                   c10::toString(w.scalar_type())),
-                    "quantised layers read and write FP32; the recipe chooses the precision inside");
+        throw Error(
+            ErrorCode::kUsage,
+            fmt::format("linear: x is {}, weight is {}", c10::toString(x.scalar_type()),
+                        c10::toString(w.scalar_type())),
+            "quantised layers read and write FP32; the recipe chooses the precision inside");
     }
 }
 

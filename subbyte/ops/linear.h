@@ -20,14 +20,15 @@ struct LinearContext {
     std::uint32_t step = 0;
     std::uint32_t layer = 0;
     int micro_batch = 0;
-    WeightCache* cache = nullptr;                // quantised copies of the weight; may be null
-    LinearObserver* observer = nullptr;          // statistics or noise probes; usually null
+    WeightCache* cache = nullptr;        // quantised copies of the weight; may be null
+    LinearObserver* observer = nullptr;  // statistics or noise probes; usually null
 };
 
-// Y = X W^T with every GEMM quantised as the recipe says. x: FP32 [..., K], weight: FP32 [N, K], result
-// FP32 [..., N]. Differentiable in x and weight with the straight-through estimator: dgrad and wgrad are
-// GEMMs of the quantised operands, each quantised along its own contraction axis from the high-precision
-// source. What is kept for backward is the packed operand of wgrad, not X. Error kUsage for wrong shapes.
+// Y = X W^T with every GEMM quantised as the recipe says. x: FP32 [..., K], weight: FP32 [N, K],
+// result FP32 [..., N]. Differentiable in x and weight with the straight-through estimator: dgrad
+// and wgrad are GEMMs of the quantised operands, each quantised along its own contraction axis from
+// the high-precision source. What is kept for backward is the packed operand of wgrad, not X. Error
+// kUsage for wrong shapes.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearContext& context);
 
 }  // namespace subbyte::ops

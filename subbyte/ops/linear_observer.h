@@ -6,9 +6,9 @@
 
 namespace subbyte::ops {
 
-// Someone who looks at (or disturbs) the tensors of linear layers. The tensors are the high-precision
-// ones, 2-D: x [T, K], w [N, K], y [T, N], g = dL/dY [T, N], dx = dL/dX [T, K], dw = dL/dW [N, K].
-// A null observer costs nothing.
+// Someone who looks at (or disturbs) the tensors of linear layers. The tensors are the
+// high-precision ones, 2-D: x [T, K], w [N, K], y [T, N], g = dL/dY [T, N], dx = dL/dX [T, K], dw =
+// dL/dW [N, K]. A null observer costs nothing.
 class LinearObserver {
 public:
     virtual ~LinearObserver() = default;

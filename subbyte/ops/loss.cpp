@@ -14,8 +14,9 @@ SummedLoss cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {
     const std::int64_t vocabulary = logits.size(-1);
     const at::Tensor flat = labels.reshape({-1}).to(at::kLong).contiguous();
     if (flat.numel() * vocabulary != logits.numel()) {
-        throw Error(ErrorCode::kUsage, fmt::format("loss: {} labels for {} rows of logits", flat.numel(),
-                                                   logits.numel() / std::max<std::int64_t>(1, vocabulary)));
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("loss: {} labels for {} rows of logits", flat.numel(),
+                                logits.numel() / std::max<std::int64_t>(1, vocabulary)));
     }
     SummedLoss loss;
     const std::int64_t* label = flat.const_data_ptr<std::int64_t>();
@@ -29,8 +30,8 @@ SummedLoss cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {
         }
         ++loss.count;
     }
-    loss.sum = at::cross_entropy_loss(logits.reshape({-1, vocabulary}), flat, {}, at::Reduction::Sum,
-                                      kIgnoredLabel);
+    loss.sum = at::cross_entropy_loss(logits.reshape({-1, vocabulary}), flat, {},
+                                      at::Reduction::Sum, kIgnoredLabel);
     return loss;
 }
 

@@ -11,12 +11,12 @@ inline constexpr std::int64_t kIgnoredLabel = -100;
 // A loss before it is averaged, so that micro-batches of different size can be joined correctly:
 // mean = sum over micro-batches of `sum` / sum of `count`.
 struct SummedLoss {
-    at::Tensor sum;           // FP32 scalar, differentiable
-    std::int64_t count = 0;   // targets that were not ignored
+    at::Tensor sum;          // FP32 scalar, differentiable
+    std::int64_t count = 0;  // targets that were not ignored
 };
 
-// Cross-entropy of logits [..., V] against labels [...] (int64); label -100 is ignored. Error kUsage when a
-// label is out of range.
+// Cross-entropy of logits [..., V] against labels [...] (int64); label -100 is ignored. Error
+// kUsage when a label is out of range.
 SummedLoss cross_entropy(const at::Tensor& logits, const at::Tensor& labels);
 
 }  // namespace subbyte::ops

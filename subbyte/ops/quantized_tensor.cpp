@@ -74,9 +74,9 @@ QuantizedTensor quantize(const at::Tensor& x, const formats::QuantSpec& spec,
                   : at::empty({q.rows, formats::row_bytes(spec, q.cols)}, options(at::kByte));
     if (spec.is_scaled()) {
         const formats::TileGrid grid(spec.tile, q.rows, q.cols);
-        q.scales = at::empty({grid.grid_rows, grid.grid_cols},
-                             options(spec.scale == formats::ScaleFormat::kFp32 ? at::kFloat
-                                                                               : at::kByte));
+        q.scales =
+            at::empty({grid.grid_rows, grid.grid_cols},
+                      options(spec.scale == formats::ScaleFormat::kFp32 ? at::kFloat : at::kByte));
     }
     if (spec.second_level) q.global_scale = at::empty({}, options(at::kFloat));
     const formats::MatrixView source{x.const_data_ptr<float>(), q.rows, q.cols, x.stride(0),

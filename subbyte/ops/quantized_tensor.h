@@ -14,17 +14,18 @@ namespace subbyte::ops {
 struct QuantizedTensor {
     formats::QuantSpec spec;
     std::int64_t rows = 0, cols = 0;
-    at::Tensor codes;         // U8 [rows, row_bytes]; for fp32 / bf16 specs the FP32 / BF16 values, any strides
+    at::Tensor
+        codes;  // U8 [rows, row_bytes]; for fp32 / bf16 specs the FP32 / BF16 values, any strides
     at::Tensor scales;        // FP32 or U8 [grid rows, grid cols]; undefined without scales
     at::Tensor global_scale;  // FP32 scalar; undefined without a second level
 
     bool defined() const { return codes.defined(); }
-    std::int64_t bytes() const;             // memory held
-    formats::PackedView view() const;       // valid as long as this object
+    std::int64_t bytes() const;        // memory held
+    formats::PackedView view() const;  // valid as long as this object
 };
 
-// Quantises a 2-D FP32 tensor (any strides, so a transposed view costs no copy). The fp32 spec keeps a
-// reference to `x`. Error kUsage for other dtypes or ranks.
+// Quantises a 2-D FP32 tensor (any strides, so a transposed view costs no copy). The fp32 spec
+// keeps a reference to `x`. Error kUsage for other dtypes or ranks.
 QuantizedTensor quantize(const at::Tensor& x, const formats::QuantSpec& spec,
                          const NoiseAddress& noise = {});
 
@@ -35,7 +36,8 @@ at::Tensor dequantize(const QuantizedTensor& q);
 at::Tensor fake_quantize(const at::Tensor& x, const formats::QuantSpec& spec,
                          const NoiseAddress& noise = {});
 
-// D = A * B^T in FP32 [a.rows, b.rows], through the ordered kernel list. Error kUsage when a.cols != b.cols.
+// D = A * B^T in FP32 [a.rows, b.rows], through the ordered kernel list. Error kUsage when a.cols
+// != b.cols.
 at::Tensor gemm(const QuantizedTensor& a, const QuantizedTensor& b);
 
 }  // namespace subbyte::ops

@@ -34,34 +34,36 @@ double chunked_sum(const at::Tensor& a, const at::Tensor& b, Term term) {
     const at::Tensor x = a.contiguous(), y = b.contiguous();
     const std::int64_t count = x.numel();
     std::vector<double> partial(static_cast<std::size_t>((count + kChunk - 1) / kChunk), 0.0);
-    AT_DISPATCH_V2(
-        x.scalar_type(), "reduce", AT_WRAP([&] {
-            using T = scalar_t;
-            const T* px = x.const_data_ptr<T>();
-            const T* py = y.const_data_ptr<T>();
-            parallel_for(static_cast<std::int64_t>(partial.size()), 8,
-                         [&](std::int64_t begin, std::int64_t end) {
-                             for (std::int64_t c = begin; c < end; ++c) {
-                                 // Eight running sums: a fixed order that the compiler can vectorise.
-                                 double sums[8] = {};
-                                 const std::int64_t last = std::min(count, (c + 1) * kChunk);
-                                 std::int64_t i = c * kChunk;
-                                 for (; i + 8 <= last; i += 8) {
-                                     for (int j = 0; j < 8; ++j) {
-                                         sums[j] += term(static_cast<double>(px[i + j]),
-                                                         static_cast<double>(py[i + j]));
-                                     }
-                                 }
-                                 double total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
-                                                ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-                                 for (; i < last; ++i) {
-                                     total += term(static_cast<double>(px[i]), static_cast<double>(py[i]));
-                                 }
-                                 partial[static_cast<std::size_t>(c)] = total;
-                             }
-                         });
-        }),
-        at::kFloat, at::kDouble, at::kBFloat16);
+    AT_DISPATCH_V2(x.scalar_type(), "reduce", AT_WRAP([&] {
+                       using T = scalar_t;
+                       const T* px = x.const_data_ptr<T>();
+                       const T* py = y.const_data_ptr<T>();
+                       parallel_for(
+                           static_cast<std::int64_t>(partial.size()), 8,
+                           [&](std::int64_t begin, std::int64_t end) {
+                               for (std::int64_t c = begin; c < end; ++c) {
+                                   // Eight running sums: a fixed order that the compiler can
+                                   // vectorise.
+                                   double sums[8] = {};
+                                   const std::int64_t last = std::min(count, (c + 1) * kChunk);
+                                   std::int64_t i = c * kChunk;
+                                   for (; i + 8 <= last; i += 8) {
+                                       for (int j = 0; j < 8; ++j) {
+                                           sums[j] += term(static_cast<double>(px[i + j]),
+                                                           static_cast<double>(py[i + j]));
+                                       }
+                                   }
+                                   double total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+                                                  ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+                                   for (; i < last; ++i) {
+                                       total += term(static_cast<double>(px[i]),
+                                                     static_cast<double>(py[i]));
+                                   }
+                                   partial[static_cast<std::size_t>(c)] = total;
+                               }
+                           });
+                   }),
+                   at::kFloat, at::kDouble, at::kBFloat16);
     double total = 0;
     for (const double value : partial) total += value;
     return total;
@@ -112,19 +114,19 @@ double abs_max(const at::Tensor& x) {
     const at::Tensor y = x.contiguous();
     const std::int64_t count = y.numel();
     std::vector<double> partial(static_cast<std::size_t>((count + kChunk - 1) / kChunk), 0.0);
-    AT_DISPATCH_V2(
-        y.scalar_type(), "abs_max", AT_WRAP([&] {
-            const scalar_t* p = y.const_data_ptr<scalar_t>();
-            parallel_for(static_cast<std::int64_t>(partial.size()), 8,
-                         [&](std::int64_t begin, std::int64_t end) {
-                             for (std::int64_t c = begin; c < end; ++c) {
-                                 const std::int64_t size = std::min(kChunk, count - c * kChunk);
-                                 partial[static_cast<std::size_t>(c)] =
-                                     largest_magnitude(p + c * kChunk, size);
-                             }
-                         });
-        }),
-        at::kFloat, at::kDouble, at::kBFloat16);
+    AT_DISPATCH_V2(y.scalar_type(), "abs_max", AT_WRAP([&] {
+                       const scalar_t* p = y.const_data_ptr<scalar_t>();
+                       parallel_for(static_cast<std::int64_t>(partial.size()), 8,
+                                    [&](std::int64_t begin, std::int64_t end) {
+                                        for (std::int64_t c = begin; c < end; ++c) {
+                                            const std::int64_t size =
+                                                std::min(kChunk, count - c * kChunk);
+                                            partial[static_cast<std::size_t>(c)] =
+                                                largest_magnitude(p + c * kChunk, size);
+                                        }
+                                    });
+                   }),
+                   at::kFloat, at::kDouble, at::kBFloat16);
     double result = 0;
     for (const double value : partial) {
         // Written so that a NaN, which compares false, replaces any number and is never replaced.

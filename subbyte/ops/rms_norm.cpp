@@ -20,7 +20,8 @@
 namespace subbyte::ops {
 namespace {
 
-// Rows that share one partial sum of the weight gradient: fixed, so that the order of the sum is too.
+// Rows that share one partial sum of the weight gradient: fixed, so that the order of the sum is
+// too.
 constexpr std::int64_t kRowsPerPartial = 64;
 
 // Sum with eight running sums: a fixed order that vectorises.
@@ -31,7 +32,8 @@ float row_sum(std::int64_t count, Term term) {
     for (; i + 8 <= count; i += 8) {
         for (int j = 0; j < 8; ++j) sums[j] += term(i + j);
     }
-    float total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    float total =
+        ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
     for (; i < count; ++i) total += term(i);
     return total;
 }

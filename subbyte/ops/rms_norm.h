@@ -6,9 +6,9 @@
 
 namespace subbyte::ops {
 
-// y = x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich, "Root Mean Square Layer
-// Normalization"). x: FP32 [..., D], weight: FP32 [D]. One pass forward and backward; the weight gradient
-// is summed in a fixed order. Error kUsage for wrong shapes.
+// y = x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich, "Root Mean Square
+// Layer Normalization"). x: FP32 [..., D], weight: FP32 [D]. One pass forward and backward; the
+// weight gradient is summed in a fixed order. Error kUsage for wrong shapes.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
 }  // namespace subbyte::ops

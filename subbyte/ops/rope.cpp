@@ -24,7 +24,8 @@ at::Tensor rotate(const at::Tensor& input, double theta, std::int64_t offset, bo
     const at::Tensor x = input.contiguous();
     const std::int64_t batch = x.size(0), tokens = x.size(1), heads = x.size(2), dim = x.size(3);
     const std::int64_t half = dim / 2;
-    // Angles in float32 arithmetic like the reference implementation: inv_freq, then position * inv_freq.
+    // Angles in float32 arithmetic like the reference implementation: inv_freq, then position *
+    // inv_freq.
     std::vector<float> inv_freq(static_cast<std::size_t>(half));
     for (std::int64_t j = 0; j < half; ++j) {
         inv_freq[static_cast<std::size_t>(j)] = static_cast<float>(

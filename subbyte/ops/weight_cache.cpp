@@ -13,14 +13,14 @@ bool same_noise(const formats::QuantSpec& spec, const NoiseAddress& a, const Noi
 }  // namespace
 
 const QuantizedTensor& WeightCache::get(const at::Tensor& weight, bool transposed,
-                                        const formats::QuantSpec& spec,
-                                        const NoiseAddress& noise) {
-    Source source{weight.storage().getWeakStorageImpl(), weight.storage_offset(), weight._version()};
+                                        const formats::QuantSpec& spec, const NoiseAddress& noise) {
+    Source source{weight.storage().getWeakStorageImpl(), weight.storage_offset(),
+                  weight._version()};
     if (!(source_ == source)) clear();
     source_ = std::move(source);
     Entry& entry = entries_[transposed ? 1 : 0];
-    const bool valid = entry.copy.defined() && entry.copy.spec == spec &&
-                       same_noise(spec, entry.noise, noise);
+    const bool valid =
+        entry.copy.defined() && entry.copy.spec == spec && same_noise(spec, entry.noise, noise);
     if (!valid) {
         const at::Tensor w = weight.detach();
         entry.copy = quantize(transposed ? w.t() : w, spec, noise);

@@ -10,10 +10,11 @@
 
 namespace subbyte::ops {
 
-// Quantised copies of one weight, shared by the micro-batches of a step: W packed along K for fprop and
-// W^T packed along N for dgrad. A copy is valid as long as the weight tensor is the same object in the
-// same version (every in-place operation counts the version up) and the spec and noise address are the
-// ones it was made with; otherwise it is made anew. Nothing outlives a change of its source.
+// Quantised copies of one weight, shared by the micro-batches of a step: W packed along K for fprop
+// and W^T packed along N for dgrad. A copy is valid as long as the weight tensor is the same object
+// in the same version (every in-place operation counts the version up) and the spec and noise
+// address are the ones it was made with; otherwise it is made anew. Nothing outlives a change of
+// its source.
 class WeightCache {
 public:
     const QuantizedTensor& get(const at::Tensor& weight, bool transposed,

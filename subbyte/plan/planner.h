@@ -44,8 +44,8 @@ struct PlanResult {
     Plan plan;  // empty, and not to be put in force, when status is kNoSolution
     SelectionStatus status = SelectionStatus::kOptimal;
     Efficiency efficiency = Efficiency::kFp4Share;  // what target and reached are shares of
-    double target = 0;     // what was demanded
-    double reached = 0;    // efficiency of the plan
+    double target = 0;                              // what was demanded
+    double reached = 0;                             // efficiency of the plan
     bool relaxed = false;  // the target could not be reached; the nearest feasible one was taken
     // Sums of DL, DW and Q over the plan; 0 without statistics.
     double predicted_loss = 0, predicted_weight = 0, predicted = 0;

@@ -24,7 +24,10 @@ enum class Where { kForward, kBackward };
 class NoiseInjector : public ops::LinearObserver {
 public:
     NoiseInjector(Where where, std::vector<bool> chosen, const ProbeOptions& options)
-        : where_(where), chosen_(std::move(chosen)), options_(options), squared_(chosen_.size()),
+        : where_(where),
+          chosen_(std::move(chosen)),
+          options_(options),
+          squared_(chosen_.size()),
           rows_(chosen_.size()) {}
 
     void on_forward(std::uint32_t layer, const at::Tensor&, const at::Tensor&,
@@ -88,7 +91,8 @@ Gradients gradients_of(const LossFunction& loss, const std::vector<at::Tensor>& 
     result.gradients = torch::autograd::grad({value}, weights, {}, /*retain_graph=*/false,
                                              /*create_graph=*/false, /*allow_unused=*/true);
     for (std::size_t i = 0; i < weights.size(); ++i) {
-        if (!result.gradients[i].defined()) result.gradients[i] = at::zeros_like(weights[i].detach());
+        if (!result.gradients[i].defined())
+            result.gradients[i] = at::zeros_like(weights[i].detach());
     }
     return result;
 }
@@ -120,8 +124,8 @@ int measure_gains(const LossFunction& loss, nn::Precision& precision,
             for (const std::size_t layer : group) {
                 const double noise =
                     injector.noise_norm(layer) * std::sqrt(static_cast<double>(group.size()));
-                // With fewer tokens in the probe than in the step, the mean loss divides by fewer: an
-                // error in Y moves a gradient by 1 / tokens, one in dX is already scaled.
+                // With fewer tokens in the probe than in the step, the mean loss divides by fewer:
+                // an error in Y moves a gradient by 1 / tokens, one in dX is already scaled.
                 const double tokens = statistics.layers[layer].t > 0
                                           ? injector.rows(layer) / statistics.layers[layer].t
                                           : 1.0;

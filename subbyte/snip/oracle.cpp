@@ -31,9 +31,8 @@ Outcome run(const Oracle& oracle, const plan::Plan& plan) {
     Outcome outcome;
     outcome.loss = gradients.loss;
     for (const std::size_t i : index) {
-        outcome.updated.push_back(
-            oracle.optimizer.preview(i, factor == 1.0 ? gradients.gradients[i]
-                                                      : gradients.gradients[i].mul(factor)));
+        outcome.updated.push_back(oracle.optimizer.preview(
+            i, factor == 1.0 ? gradients.gradients[i] : gradients.gradients[i].mul(factor)));
     }
     return outcome;
 }

@@ -12,8 +12,8 @@
 
 namespace subbyte::snip {
 
-// Brute force: what quantising really does on this batch, with nothing estimated. The reference that every
-// estimator is tested against.
+// Brute force: what quantising really does on this batch, with nothing estimated. The reference
+// that every estimator is tested against.
 struct Oracle {
     const LossFunction& loss;
     nn::Precision& precision;
@@ -26,7 +26,8 @@ struct Oracle {
     plan::Divergence of(const plan::Plan& plan) const;
 
     // [layer][recipe]: the layer alone in that recipe. Layers that are no candidates are zero.
-    std::vector<std::vector<plan::Divergence>> per_layer(const std::vector<std::string>& recipes) const;
+    std::vector<std::vector<plan::Divergence>> per_layer(
+        const std::vector<std::string>& recipes) const;
 };
 
 }  // namespace subbyte::snip

@@ -11,7 +11,8 @@
 
 namespace subbyte::snip {
 
-// Position of each weight among the optimizer's parameters. Error kUsage when one is not trained by it.
+// Position of each weight among the optimizer's parameters. Error kUsage when one is not trained by
+// it.
 inline std::vector<std::size_t> parameter_indices(const optim::Optimizer& optimizer,
                                                   const std::vector<at::Tensor>& weights) {
     std::vector<std::size_t> result;
@@ -21,11 +22,12 @@ inline std::vector<std::size_t> parameter_indices(const optim::Optimizer& optimi
             if (optimizer.parameters()[i].value.is_same(weights[w])) found = i;
         }
         if (found == optimizer.parameters().size()) {
-            throw Error(ErrorCode::kUsage,
-                        fmt::format("the weight of linear layer {} is not among the optimizer's "
-                                    "parameters",
-                                    w),
-                        "give the optimizer all parameters of the model, e.g. parameters_of(*model)");
+            throw Error(
+                ErrorCode::kUsage,
+                fmt::format("the weight of linear layer {} is not among the optimizer's "
+                            "parameters",
+                            w),
+                "give the optimizer all parameters of the model, e.g. parameters_of(*model)");
         }
         result.push_back(found);
     }

@@ -10,12 +10,15 @@ namespace subbyte::snip {
 class PlanGuard {
 public:
     explicit PlanGuard(nn::Precision& precision)
-        : precision_(precision), plan_(precision.plan()), observer_(precision.observer),
+        : precision_(precision),
+          plan_(precision.plan()),
+          observer_(precision.observer),
           table_(precision.table()) {}
     ~PlanGuard() {
         precision_.set_plan(plan_);
         precision_.observer = observer_;
-        for (std::uint32_t i = 0; i < table_.size(); ++i) precision_.set_tokens(i, table_[i].tokens);
+        for (std::uint32_t i = 0; i < table_.size(); ++i)
+            precision_.set_tokens(i, table_[i].tokens);
     }
     PlanGuard(const PlanGuard&) = delete;
     PlanGuard& operator=(const PlanGuard&) = delete;

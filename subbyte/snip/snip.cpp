@@ -25,9 +25,10 @@ plan::PlanSchedule schedule_of(const SnipOptions& options) {
     schedule.warmup_steps = options.warmup_steps;
     schedule.freeze_fraction = options.freeze_fraction;
     schedule.total_steps = options.total_steps;
-    schedule.swap_delay = options.swap_delay > 0
-                              ? options.swap_delay
-                              : std::max<std::int64_t>(1, std::min<std::int64_t>(5, options.update_interval));
+    schedule.swap_delay =
+        options.swap_delay > 0
+            ? options.swap_delay
+            : std::max<std::int64_t>(1, std::min<std::int64_t>(5, options.update_interval));
     schedule.check();
     return schedule;
 }
@@ -50,15 +51,17 @@ plan::PlannerOptions planner_of(const SnipOptions& options, double target) {
 }  // namespace
 
 SNIP::SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions options)
-    : optimizer_(optimizer), options_(std::move(options)), schedule_(schedule_of(options_)),
+    : optimizer_(optimizer),
+      options_(std::move(options)),
+      schedule_(schedule_of(options_)),
       precision_(nn::attach_precision(model, options_.keep_high, options_.high)),
       weights_(nn::layer_weights(model, *precision_)),
       sink_(precision_->table().size(), options_.recipes,
             options_.estimator == plan::LossEstimator::kFirstOrder) {
     const auto& methods = plan::planner_methods();
     if (std::find(methods.begin(), methods.end(), options_.method) == methods.end()) {
-        throw Error(ErrorCode::kUsage, fmt::format("SNIP: there is no planning method '{}'",
-                                                   options_.method));
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("SNIP: there is no planning method '{}'", options_.method));
     }
     snip::parameter_indices(optimizer, weights_);  // all layers must be trained by it
     precision_->seed = options_.seed;
@@ -115,10 +118,10 @@ void SNIP::begin_step(std::int64_t step, std::int64_t iteration) {
 
 void SNIP::collect_stats(const SnipInput& input) {
     if (!sink_active_) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("SNIP: no statistics were recorded in step {}", step_),
-                    "call collect_stats() only when due(): every update_interval steps, once per step, "
-                    "between backward and optimizer.step()");
+        throw Error(
+            ErrorCode::kUsage, fmt::format("SNIP: no statistics were recorded in step {}", step_),
+            "call collect_stats() only when due(): every update_interval steps, once per step, "
+            "between backward and optimizer.step()");
     }
     precision_->observer = nullptr;
     sink_active_ = false;

@@ -22,17 +22,18 @@
 namespace subbyte {
 
 struct SnipOptions {
-    double initial_target = 0.4;             // least efficiency of the plan, E_t
-    std::int64_t update_interval = 100;      // steps between statistics
-    double target_increment = 0.0;           // E_t grows by this ...
-    std::int64_t increment_every = 5000;     // ... every so many steps ...
-    double max_target = 0.8;                 // ... up to here (never below initial_target)
-    std::int64_t warmup_steps = 0;           // high precision before the first statistics
-    double freeze_fraction = 0.1;            // no new plan in the last share of total_steps
-    std::int64_t total_steps = 0;            // 0: not known, never frozen
-    std::int64_t swap_delay = 0;             // steps from statistics to plan; 0: min(5, update_interval)
-    std::string method = "snip";             // see plan::planner_methods()
-    std::vector<std::string> recipes{"fp8", "fp4"};  // with kTimeSaved also "bf16", see plan::Efficiency
+    double initial_target = 0.4;          // least efficiency of the plan, E_t
+    std::int64_t update_interval = 100;   // steps between statistics
+    double target_increment = 0.0;        // E_t grows by this ...
+    std::int64_t increment_every = 5000;  // ... every so many steps ...
+    double max_target = 0.8;              // ... up to here (never below initial_target)
+    std::int64_t warmup_steps = 0;        // high precision before the first statistics
+    double freeze_fraction = 0.1;         // no new plan in the last share of total_steps
+    std::int64_t total_steps = 0;         // 0: not known, never frozen
+    std::int64_t swap_delay = 0;  // steps from statistics to plan; 0: min(5, update_interval)
+    std::string method = "snip";  // see plan::planner_methods()
+    std::vector<std::string> recipes{"fp8",
+                                     "fp4"};  // with kTimeSaved also "bf16", see plan::Efficiency
     plan::Efficiency efficiency = plan::Efficiency::kFp4Share;  // what the target is a share of
     double loss_weight = 1.0, weight_weight = 2.0;
     plan::LossEstimator estimator = plan::LossEstimator::kNormOnly;
@@ -40,15 +41,16 @@ struct SnipOptions {
     snip::Probes probes = snip::Probes::kBlock;
     double probe_scale = 0.05;
     double solve_seconds = 10.0;
-    std::string high = "bf16";               // recipe before the first plan, of probes, and of kept layers
+    std::string high = "bf16";  // recipe before the first plan, of probes, and of kept layers
     std::vector<std::string> keep_high{"lm_head"};
     std::uint64_t seed = 0;
 };
 
 // What the training loop knows about the iteration whose statistics are collected.
 struct SnipInput {
-    double loss = 0;             // mean loss of the step; 0: unknown, then DL is in nats, not relative
-    snip::LossFunction replay;   // recomputes the mean loss of a fixed batch; without it no probes run
+    double loss = 0;  // mean loss of the step; 0: unknown, then DL is in nats, not relative
+    snip::LossFunction
+        replay;  // recomputes the mean loss of a fixed batch; without it no probes run
 };
 
 // One re-planning, told to the listener when its plan takes effect (or is given up). Both times are
@@ -57,7 +59,7 @@ struct SnipEvent {
     std::int64_t measured_at = 0, effective_at = 0;
     plan::PlanResult result;
     int changed_slots = 0;
-    bool applied = false;        // false: the previous plan stays in force, result.notes say why
+    bool applied = false;  // false: the previous plan stays in force, result.notes say why
     int probe_passes = 0;
     double statistics_seconds = 0, probe_seconds = 0, solve_seconds = 0;
 };
@@ -73,16 +75,17 @@ struct SnipEvent {
 //       optimizer.zero_grad();
 //   }
 //
-// Statistics are gathered by the iteration itself; collect_stats() closes them, runs the noise probes when it
-// is given a replay, and starts the solver beside the training. The plan takes effect at a step that is
-// fixed in advance, whatever the solver's speed, so runs repeat exactly. A step that the optimizer skips does
-// not count: statistics due in it are gathered again in the next one. Must be made before the first
-// forward pass; model and optimizer must outlive it.
+// Statistics are gathered by the iteration itself; collect_stats() closes them, runs the noise
+// probes when it is given a replay, and starts the solver beside the training. The plan takes
+// effect at a step that is fixed in advance, whatever the solver's speed, so runs repeat exactly. A
+// step that the optimizer skips does not count: statistics due in it are gathered again in the next
+// one. Must be made before the first forward pass; model and optimizer must outlive it.
 class SNIP {
 public:
     SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions options = {});
     // Model: a LibTorch module holder (TORCH_MODULE) or std::shared_ptr to a module.
-    template <typename Holder, typename = std::enable_if_t<!std::is_base_of_v<torch::nn::Module, Holder>>>
+    template <typename Holder,
+              typename = std::enable_if_t<!std::is_base_of_v<torch::nn::Module, Holder>>>
     SNIP(Holder& model, optim::Optimizer& optimizer, SnipOptions options = {})
         : SNIP(static_cast<torch::nn::Module&>(*model), optimizer, std::move(options)) {}
     ~SNIP();
@@ -93,18 +96,24 @@ public:
     // True in the steps in which collect_stats() has to be called.
     bool due() const { return sink_active_; }
 
-    // Between backward and optimizer.step(). Error kUsage in a step that is not due and after the swap
-    // step of an older plan was missed.
+    // Between backward and optimizer.step(). Error kUsage in a step that is not due and after the
+    // swap step of an older plan was missed.
     void collect_stats(const SnipInput& input = {});
 
     const plan::Plan& plan() const { return precision_->plan(); }
     double fp4_share() const;
     nn::Precision& precision() { return *precision_; }
     std::shared_ptr<nn::Precision> shared_precision() { return precision_; }
-    const plan::ModelStatistics& statistics() const { return statistics_; }  // of the last collection
-    const std::vector<at::Tensor>& weights() const { return weights_; }      // of the layers, table order
+    const plan::ModelStatistics& statistics() const {
+        return statistics_;
+    }  // of the last collection
+    const std::vector<at::Tensor>& weights() const {
+        return weights_;
+    }  // of the layers, table order
 
-    void on_plan(std::function<void(const SnipEvent&)> listener) { listener_ = std::move(listener); }
+    void on_plan(std::function<void(const SnipEvent&)> listener) {
+        listener_ = std::move(listener);
+    }
 
     // Everything a resume needs: plan in force, plan in flight (waits for the solver), counters.
     nlohmann::json state();
@@ -114,13 +123,14 @@ private:
     struct InFlight {
         std::int64_t swap_step = 0;
         SnipEvent event;
-        std::future<plan::PlanResult> solve;        // not valid when `event.result` already holds the plan
+        std::future<plan::PlanResult>
+            solve;  // not valid when `event.result` already holds the plan
     };
 
     void end_step(const optim::StepResult& result);
     // Swaps a due plan in, switches the sink on or off.
     void begin_step(std::int64_t step, std::int64_t iteration);
-    void finish_solve(InFlight& in_flight);         // waits
+    void finish_solve(InFlight& in_flight);  // waits
 
     optim::Optimizer& optimizer_;
     SnipOptions options_;
@@ -129,12 +139,12 @@ private:
     std::vector<at::Tensor> weights_;
     snip::StatisticsSink sink_;
     bool sink_active_ = false;
-    std::int64_t step_ = 0;                         // applied steps: the position in the schedule
-    std::int64_t iteration_ = 0;                    // with the skipped ones: the noise address
+    std::int64_t step_ = 0;       // applied steps: the position in the schedule
+    std::int64_t iteration_ = 0;  // with the skipped ones: the noise address
     plan::ModelStatistics statistics_;
     std::optional<InFlight> in_flight_;
     std::function<void(const SnipEvent&)> listener_;
-    std::shared_ptr<SNIP*> self_;                   // cleared on destruction, so that the hook is harmless
+    std::shared_ptr<SNIP*> self_;  // cleared on destruction, so that the hook is harmless
 };
 
 }  // namespace subbyte

@@ -15,10 +15,11 @@ using plan::Slot;
 
 double square(double x) { return x * x; }
 
-// The deterministic part of a spec: errors are measured with nearest rounding times the noise of the
-// spec's own rounding, so a stochastic spec is measured as it is, with a fixed noise address.
+// The deterministic part of a spec: errors are measured with nearest rounding times the noise of
+// the spec's own rounding, so a stochastic spec is measured as it is, with a fixed noise address.
 at::Tensor quantised(const at::Tensor& x, const formats::QuantSpec& spec, std::uint32_t layer) {
-    return ops::dequantize(ops::quantize(x, spec, {.seed = 0, .step = 0, .layer = layer, .role = 0}));
+    return ops::dequantize(
+        ops::quantize(x, spec, {.seed = 0, .step = 0, .layer = layer, .role = 0}));
 }
 
 }  // namespace
@@ -60,7 +61,8 @@ void StatisticsSink::on_forward(std::uint32_t index, const at::Tensor& x, const 
     for (std::size_t r = 0; r < recipes_.size(); ++r) {
         const plan::SlotRecipe& slot = recipes_[r][Slot::kFprop];
         layer.errors[r].ex += square(ops::difference_norm(quantised(x, slot.a, index), x));
-        if (first) layer.errors[r].ew = square(ops::difference_norm(quantised(w, slot.b, index), w));
+        if (first)
+            layer.errors[r].ew = square(ops::difference_norm(quantised(w, slot.b, index), w));
     }
     if (first_order_) layer.inputs.push_back(x);
     seconds_ += watch.seconds();
@@ -76,7 +78,8 @@ void StatisticsSink::on_backward(std::uint32_t index, const at::Tensor& g, at::T
         const formats::QuantSpec& spec = recipes_[r][Slot::kDgrad].a;
         layer.errors[r].eg += square(ops::difference_norm(quantised(g, spec, index), g));
     }
-    // Backward passes of a layer come in the order of its forward passes: one micro-batch at a time.
+    // Backward passes of a layer come in the order of its forward passes: one micro-batch at a
+    // time.
     if (first_order_ && !layer.inputs.empty()) {
         const at::Tensor x = layer.inputs.front();
         layer.inputs.erase(layer.inputs.begin());

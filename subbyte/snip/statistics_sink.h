@@ -14,8 +14,8 @@
 namespace subbyte::snip {
 
 // Collects the numbers of plan::LayerStatistics while an ordinary iteration runs. Micro-batches are
-// joined: squared norms and inner products add up. Keeps the inputs X until their backward pass only
-// when first-order terms are asked for.
+// joined: squared norms and inner products add up. Keeps the inputs X until their backward pass
+// only when first-order terms are asked for.
 class StatisticsSink : public ops::LinearObserver {
 public:
     // Errors are measured for every recipe of `recipes` that quantises.
@@ -27,7 +27,8 @@ public:
     void on_backward(std::uint32_t layer, const at::Tensor& g, at::Tensor& dx,
                      const at::Tensor& dw) override;
 
-    // Norms of everything seen since reset(), without dw, jacobian and gains (the caller adds them).
+    // Norms of everything seen since reset(), without dw, jacobian and gains (the caller adds
+    // them).
     std::vector<plan::LayerStatistics> statistics() const;
     double seconds() const { return seconds_; }  // time spent in here since reset()
 
@@ -38,9 +39,9 @@ private:
     struct Layer {
         double x = 0, w = 0, y = 0, g = 0, dx = 0;  // squared norms
         double rows = 0, in = 0, out = 0;
-        std::vector<Errors> errors;                 // parallel to recipes_
+        std::vector<Errors> errors;  // parallel to recipes_
         at::Tensor weight;
-        std::vector<at::Tensor> inputs;             // X of micro-batches whose backward has not run
+        std::vector<at::Tensor> inputs;  // X of micro-batches whose backward has not run
     };
 
     std::vector<plan::Recipe> recipes_;

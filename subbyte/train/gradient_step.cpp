@@ -25,7 +25,8 @@ std::int64_t count_targets(const std::vector<MicroBatch>& micro_batches) {
 
 }  // namespace
 
-AccumulatedLoss accumulate_gradients(const ModelLoss& loss, const std::vector<MicroBatch>& micro_batches,
+AccumulatedLoss accumulate_gradients(const ModelLoss& loss,
+                                     const std::vector<MicroBatch>& micro_batches,
                                      nn::Precision& precision) {
     AccumulatedLoss result;
     result.targets = count_targets(micro_batches);

@@ -20,14 +20,15 @@ struct MicroBatch {
 using ModelLoss = std::function<ops::SummedLoss(const at::Tensor& ids, const at::Tensor& targets)>;
 
 struct AccumulatedLoss {
-    double mean = 0;         // over all counted targets of all micro-batches
+    double mean = 0;  // over all counted targets of all micro-batches
     std::int64_t targets = 0;
 };
 
-// Adds the gradients of the mean loss over all targets of the step to .grad(): every target weighs the same,
-// whatever micro-batch it is in. Numbers the micro-batches in `precision` (noise address). Error kUsage when
-// there is no micro-batch or no target at all.
-AccumulatedLoss accumulate_gradients(const ModelLoss& loss, const std::vector<MicroBatch>& micro_batches,
+// Adds the gradients of the mean loss over all targets of the step to .grad(): every target weighs
+// the same, whatever micro-batch it is in. Numbers the micro-batches in `precision` (noise
+// address). Error kUsage when there is no micro-batch or no target at all.
+AccumulatedLoss accumulate_gradients(const ModelLoss& loss,
+                                     const std::vector<MicroBatch>& micro_batches,
                                      nn::Precision& precision);
 
 // Mean loss over the micro-batches without gradients; `targets` counts what it rests on.

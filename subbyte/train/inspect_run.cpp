@@ -93,7 +93,8 @@ void read_log(const fs::path& path, Steps& steps, RunView& run) {
     }
     const io::JsonlLog log = io::read_jsonl(path);
     if (log.torn) {
-        run.notices.push_back("log.jsonl: the last line is not complete (the run was killed while writing)");
+        run.notices.push_back(
+            "log.jsonl: the last line is not complete (the run was killed while writing)");
     }
     for (const io::JsonlRecord& record : log.records) {
         if (record.superseded) continue;
@@ -171,10 +172,9 @@ std::vector<std::string> list_files(const fs::path& folder) {
         }
         std::sort(entries.begin(), entries.end());
         if (entries.empty()) continue;
-        files.push_back(entries.size() == 1
-                            ? fmt::format("{}/{}", name, entries.front())
-                            : fmt::format("{}/{} .. {} ({})", name, entries.front(), entries.back(),
-                                          entries.size()));
+        files.push_back(entries.size() == 1 ? fmt::format("{}/{}", name, entries.front())
+                                            : fmt::format("{}/{} .. {} ({})", name, entries.front(),
+                                                          entries.back(), entries.size()));
     }
     return files;
 }
@@ -219,7 +219,8 @@ RunView read_run(const std::string& dir) {
     const double plain = run.train_seconds - (planning.seconds - planning.solve_seconds);
     if (planning.updates > 0 && plain > 0) planning.share_of_training = planning.seconds / plain;
     if (planning.updates > 0 && run.median_step_seconds.value_or(0) > 0) {
-        planning.share_at_500 = planning.seconds / planning.updates / (500 * *run.median_step_seconds);
+        planning.share_at_500 =
+            planning.seconds / planning.updates / (500 * *run.median_step_seconds);
     }
     run.files = list_files(folder);
     return run;

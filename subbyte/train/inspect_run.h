@@ -15,12 +15,12 @@ namespace subbyte::train {
 
 // What re-planning cost, as the run itself measured it.
 struct PlanningCost {
-    int updates = 0;                 // plans that were made
-    std::int64_t interval = 0;       // steps between measurements; 0: not known
-    double seconds = 0;              // statistics, probes and solver
-    double solve_seconds = 0;        // of these, beside the training
-    double share_of_training = 0;    // seconds / training time without statistics and probes
-    double share_at_500 = 0;         // seconds per update / (500 * median step time)
+    int updates = 0;               // plans that were made
+    std::int64_t interval = 0;     // steps between measurements; 0: not known
+    double seconds = 0;            // statistics, probes and solver
+    double solve_seconds = 0;      // of these, beside the training
+    double share_of_training = 0;  // seconds / training time without statistics and probes
+    double share_at_500 = 0;       // seconds per update / (500 * median step time)
 };
 
 // One run as its folder tells it. Numbers the folder does not hold are empty.
@@ -30,24 +30,24 @@ struct RunView {
         std::optional<double> loss;  // empty: was not finite
     };
     struct PlanChange {
-        std::int64_t step = 0;       // takes effect
+        std::int64_t step = 0;  // takes effect
         bool applied = false;
         int changed_slots = 0;
         double target = 0, reached = 0;
-        std::string efficiency;      // what target and reached are shares of
+        std::string efficiency;  // what target and reached are shares of
     };
 
     std::string dir, model, precision, optimizer;
     double parameters = 0;
-    std::int64_t slots = 0;          // GEMMs of all linear layers
+    std::int64_t slots = 0;  // GEMMs of all linear layers
     std::int64_t step = 0, total_steps = 0;
-    std::string state;               // "finished", "interrupted", "not finished"
-    std::optional<double> loss;      // of the last step
+    std::string state;           // "finished", "interrupted", "not finished"
+    std::optional<double> loss;  // of the last step
     std::vector<Evaluation> evaluations;
     std::vector<PlanChange> plans;
     std::optional<double> median_step_seconds, tokens_per_second;  // median of the applied steps
     std::optional<double> peak_memory_bytes, fp4_share, bits;      // the latter two: last step
-    double train_seconds = 0;        // sum over the steps in force
+    double train_seconds = 0;                                      // sum over the steps in force
     PlanningCost planning;
     plan::Plan plan;                 // in force at the end
     plan::LayerTable table;          // its layers; without summary.json names only
@@ -57,9 +57,9 @@ struct RunView {
     std::optional<double> validation_loss() const;  // the last finite one
 };
 
-// Reads config.resolved.toml, log.jsonl, summary.json and plans/ of a run folder. Steps that a resume
-// took back do not count; a torn last line and missing files are notices. Errors: kData when `dir` is no
-// folder, holds no log.jsonl, or a file is damaged.
+// Reads config.resolved.toml, log.jsonl, summary.json and plans/ of a run folder. Steps that a
+// resume took back do not count; a torn last line and missing files are notices. Errors: kData when
+// `dir` is no folder, holds no log.jsonl, or a file is damaged.
 RunView read_run(const std::string& dir);
 
 // One line of a comparison: empty where a run does not know.

@@ -19,16 +19,16 @@ struct RunStart {
     std::int64_t first_step = 0, total_steps = 0, tokens_per_step = 0;
     int threads = 0;
     std::string cpu, isa;
-    std::vector<std::string> kernels;   // one line per recipe: native or emulated, and why
+    std::vector<std::string> kernels;  // one line per recipe: native or emulated, and why
     double weight_bytes = 0, gradient_bytes = 0, state_bytes = 0;
 };
 
 struct StepRecord {
-    std::int64_t step = 0, total = 0;   // step counts from 1
+    std::int64_t step = 0, total = 0;  // step counts from 1
     double loss = 0, grad_norm = 0, lr = 0;
     double seconds = 0, tokens_per_second = 0, eta_seconds = 0;
     double fp4_share = 0, bits = 0;
-    std::int64_t skipped = 0;           // non-finite steps so far
+    std::int64_t skipped = 0;  // non-finite steps so far
     bool applied = true;
 };
 
@@ -45,7 +45,8 @@ struct RunEnd {
     int plans = 0, changed_slots = 0;
     double statistics_seconds = 0, probe_seconds = 0, solve_seconds = 0;
     double peak_memory_bytes = 0;
-    std::vector<std::string> kernels;   // what ran: kernel, native or emulated, share of multiply-adds
+    std::vector<std::string>
+        kernels;  // what ran: kernel, native or emulated, share of multiply-adds
 
     double overhead_seconds() const { return statistics_seconds + probe_seconds; }
 };

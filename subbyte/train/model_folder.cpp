@@ -17,7 +17,9 @@
 namespace subbyte::train {
 namespace {
 
-std::string shape_text(at::IntArrayRef shape) { return fmt::format("[{}]", fmt::join(shape.vec(), ", ")); }
+std::string shape_text(at::IntArrayRef shape) {
+    return fmt::format("[{}]", fmt::join(shape.vec(), ", "));
+}
 
 }  // namespace
 
@@ -57,7 +59,8 @@ nlohmann::json model_config_json(const models::LlamaConfig& config) {
 
 optim::NamedTensors named_parameters(const models::LlamaImpl& model) {
     optim::NamedTensors result;
-    for (const auto& item : model.named_parameters()) result.emplace_back(item.key(), item.value().detach());
+    for (const auto& item : model.named_parameters())
+        result.emplace_back(item.key(), item.value().detach());
     return result;
 }
 
@@ -70,19 +73,21 @@ void fill_parameters(models::LlamaImpl& model, const optim::NamedTensors& tensor
     for (const auto& item : model.named_parameters()) {
         const auto found = left.find(item.key());
         if (found == left.end()) {
-            throw Error(ErrorCode::kData, fmt::format("{}: tensor '{}' is missing", where, item.key()),
+            throw Error(ErrorCode::kData,
+                        fmt::format("{}: tensor '{}' is missing", where, item.key()),
                         "the weights belong to another model than config.json describes");
         }
         if (found->second.sizes() != item.value().sizes()) {
-            throw Error(ErrorCode::kData,
-                        fmt::format("{}: tensor '{}' is {}, the model needs {}", where, item.key(),
-                                    shape_text(found->second.sizes()), shape_text(item.value().sizes())),
-                        "the weights belong to another model");
+            throw Error(
+                ErrorCode::kData,
+                fmt::format("{}: tensor '{}' is {}, the model needs {}", where, item.key(),
+                            shape_text(found->second.sizes()), shape_text(item.value().sizes())),
+                "the weights belong to another model");
         }
         if (!found->second.is_floating_point()) {
-            throw Error(ErrorCode::kData, fmt::format("{}: tensor '{}' is not floating point ({})", where,
-                                                      item.key(),
-                                                      c10::toString(found->second.scalar_type())));
+            throw Error(ErrorCode::kData,
+                        fmt::format("{}: tensor '{}' is not floating point ({})", where, item.key(),
+                                    c10::toString(found->second.scalar_type())));
         }
         copies.emplace_back(item.value(), found->second);
         left.erase(found);

@@ -11,7 +11,8 @@
 
 namespace subbyte::train {
 
-// The optimizer that [optim] describes, over all parameters of the model; norm weights do not decay.
+// The optimizer that [optim] describes, over all parameters of the model; norm weights do not
+// decay.
 std::unique_ptr<optim::Optimizer> set_up_optimizer(const Config& config, models::LlamaImpl& model);
 
 // The learning-rate curve that [optim] describes.

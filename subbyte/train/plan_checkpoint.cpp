@@ -27,8 +27,8 @@ constexpr std::int64_t kFillSteps = 8;
 void check(const CheckpointOptions& options) {
     if (options.batch_size >= 1 && options.seq_len >= 1 && options.batches >= 1) return;
     throw Error(ErrorCode::kUsage,
-                fmt::format("plan: batch size {}, sequence length {}, {} batches", options.batch_size,
-                            options.seq_len, options.batches),
+                fmt::format("plan: batch size {}, sequence length {}, {} batches",
+                            options.batch_size, options.seq_len, options.batches),
                 "each must be at least 1");
 }
 
@@ -36,8 +36,8 @@ std::vector<MicroBatch> read_batches(const data::Windows& windows, const Checkpo
                                      const std::string& text) {
     if (windows.count() < options.batch_size) {
         throw Error(ErrorCode::kData,
-                    fmt::format("{}: {} windows of {} tokens, a batch needs {}", text, windows.count(),
-                                options.seq_len, options.batch_size),
+                    fmt::format("{}: {} windows of {} tokens, a batch needs {}", text,
+                                windows.count(), options.seq_len, options.batch_size),
                     "give a longer text, or a smaller --batch-size or --seq-len");
     }
     const std::int64_t full = windows.count() / options.batch_size;
@@ -85,35 +85,39 @@ void PlannedCheckpoint::restore_optimizer() {
     if (fs::exists(config)) {
         optimizer_ = set_up_optimizer(load_config(config.string()).config, *model_.model);
     } else {
-        const nlohmann::json numbers = resume.trainer_state.is_object()
-                                           ? resume.trainer_state.value("optimizer", nlohmann::json{})
-                                           : nlohmann::json{};
-        const std::string name = numbers.is_object() && numbers.contains("optimizer") &&
-                                         numbers["optimizer"].is_string()
-                                     ? numbers["optimizer"].get<std::string>()
-                                     : "adamw";
+        const nlohmann::json numbers =
+            resume.trainer_state.is_object()
+                ? resume.trainer_state.value("optimizer", nlohmann::json{})
+                : nlohmann::json{};
+        const std::string name =
+            numbers.is_object() && numbers.contains("optimizer") && numbers["optimizer"].is_string()
+                ? numbers["optimizer"].get<std::string>()
+                : "adamw";
         optimizer_ = optim::make_optimizer(name, optim::parameters_of(*model_.model));
-        notes_.push_back("the checkpoint's run folder is not there: optimizer settings are the defaults");
+        notes_.push_back(
+            "the checkpoint's run folder is not there: optimizer settings are the defaults");
     }
     train::restore_optimizer(resume, *optimizer_);
 }
 
-// With a learning rate of 0 a step changes the moments and nothing else. Without moments the first update
-// of AdamW is lr * sign(g): its derivative would say that gradients do not matter.
+// With a learning rate of 0 a step changes the moments and nothing else. Without moments the first
+// update of AdamW is lr * sign(g): its derivative would say that gradients do not matter.
 void PlannedCheckpoint::fill_moments() {
     const optim::AdamWOptions options{.beta2 = 0.95, .weight_decay = 0.1};
     optimizer_ = std::make_unique<optim::AdamW>(optim::parameters_of(*model_.model), options);
     optimizer_->set_lr(0);
-    const auto steps = std::min<std::int64_t>(kFillSteps, static_cast<std::int64_t>(batches_.size()));
+    const auto steps =
+        std::min<std::int64_t>(kFillSteps, static_cast<std::int64_t>(batches_.size()));
     for (std::int64_t i = steps - 1; i >= 0; --i) {
         accumulate_gradients(loss(), {batches_[static_cast<std::size_t>(i)]}, *model_.precision);
         optimizer_->step();
         optimizer_->zero_grad();
     }
     optimizer_->set_lr(options.lr);
-    notes_.push_back(fmt::format("no optimizer state in the folder: moments of a new AdamW (lr {}) from {} "
-                                 "batches of the text",
-                                 options.lr, steps));
+    notes_.push_back(
+        fmt::format("no optimizer state in the folder: moments of a new AdamW (lr {}) from {} "
+                    "batches of the text",
+                    options.lr, steps));
 }
 
 snip::Measurement PlannedCheckpoint::measure() {
@@ -136,12 +140,12 @@ snip::Measurement PlannedCheckpoint::measure() {
         const ops::SummedLoss part = model_.model->loss(ids, targets);
         return part.sum.div(static_cast<double>(part.count));
     };
-    snip::Measurement result = snip::measure(
-        sink, precision, nn::layer_weights(*model_.model, precision), *optimizer_,
-        {.step = optimizer_->steps() + optimizer_->skipped(),
-         .loss = mean.mean,
-         .replay = replay,
-         .probe = {options_.probes, options_.probe_scale, options_.seed}});
+    snip::Measurement result =
+        snip::measure(sink, precision, nn::layer_weights(*model_.model, precision), *optimizer_,
+                      {.step = optimizer_->steps() + optimizer_->skipped(),
+                       .loss = mean.mean,
+                       .replay = replay,
+                       .probe = {options_.probes, options_.probe_scale, options_.seed}});
     optimizer_->zero_grad();
     return result;
 }
@@ -151,8 +155,9 @@ AccumulatedLoss PlannedCheckpoint::evaluate(const plan::Plan& plan) {
     if (batches_.size() == 1) return train::evaluate(loss(), batches_, *model_.precision);
     const std::size_t end =
         std::min(batches_.size(), 1 + static_cast<std::size_t>(options_.batches));
-    return train::evaluate(loss(), {batches_.begin() + 1, batches_.begin() + static_cast<std::ptrdiff_t>(end)},
-                           *model_.precision);
+    return train::evaluate(
+        loss(), {batches_.begin() + 1, batches_.begin() + static_cast<std::ptrdiff_t>(end)},
+        *model_.precision);
 }
 
 std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics,
@@ -168,8 +173,7 @@ std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics,
             const plan::Plan& plan = solved.result.plan;
             solved.fp4_share = plan::fp4_share(plan, statistics.table);
             solved.bits = plan::effective_bits(plan, statistics.table);
-            solved.speedup =
-                plan::estimate_cost(plan, statistics.table).total.candidate_speedup();
+            solved.speedup = plan::estimate_cost(plan, statistics.table).total.candidate_speedup();
             plans.push_back(std::move(solved));
         }
     }
@@ -185,7 +189,8 @@ nlohmann::ordered_json divergences_json(const plan::ModelStatistics& statistics,
         if (!statistics.table[l].candidate) continue;
         nlohmann::ordered_json row{{"name", statistics.table[l].name}};
         for (std::size_t r = 0; r < recipes.size(); ++r) {
-            row[recipes[r]] = {{"loss", divergences[l][r].loss}, {"weight", divergences[l][r].weight}};
+            row[recipes[r]] = {{"loss", divergences[l][r].loss},
+                               {"weight", divergences[l][r].weight}};
         }
         rows.push_back(std::move(row));
     }

@@ -28,7 +28,8 @@ struct SolvedPlan {
 };
 
 // One plan per method and target, methods outermost. Errors as make_plan().
-std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics, const SolveOptions& options);
+std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics,
+                                    const SolveOptions& options);
 
 struct CheckpointOptions {
     std::vector<std::string> recipes{"fp8", "fp4"};  // to measure the errors of
@@ -43,17 +44,18 @@ struct CheckpointOptions {
 // A model folder that plans are made for: measures, and evaluates plans.
 class PlannedCheckpoint {
 public:
-    // Loads the model and the text. A checkpoint of a run brings its optimizer; for another folder a new
-    // AdamW sees up to 8 batches first, so that its moments are those of the text (weights unchanged).
-    // Errors: kUsage for options out of range; kData for files, a text without one full batch, or an
-    // optimizer state that does not fit.
-    PlannedCheckpoint(const std::string& dir, const std::string& text, const CheckpointOptions& options);
+    // Loads the model and the text. A checkpoint of a run brings its optimizer; for another folder
+    // a new AdamW sees up to 8 batches first, so that its moments are those of the text (weights
+    // unchanged). Errors: kUsage for options out of range; kData for files, a text without one full
+    // batch, or an optimizer state that does not fit.
+    PlannedCheckpoint(const std::string& dir, const std::string& text,
+                      const CheckpointOptions& options);
 
     // One BF16 iteration on the first batch of the text, then the noise probes on a quarter of it.
     snip::Measurement measure();
 
-    // Mean loss under a plan over the batches that follow the first one (the first one when there are no
-    // others). Layers that the plan does not name run in its fallback; the head stays BF16.
+    // Mean loss under a plan over the batches that follow the first one (the first one when there
+    // are no others). Layers that the plan does not name run in its fallback; the head stays BF16.
     AccumulatedLoss evaluate(const plan::Plan& plan);
 
     const plan::LayerTable& table() const { return model_.precision->table(); }

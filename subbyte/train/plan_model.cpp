@@ -23,8 +23,8 @@ models::LlamaConfig shape_of(const Config& config, std::vector<std::string>& not
     std::int64_t vocabulary = config.data.vocab_size;
     if (config.data.tokenizer == "bytes") vocabulary = data::make_byte_tokenizer()->vocab_size();
     if (config.model.vocab_size == 0 && config.data.tokenizer.ends_with(".model")) {
-        notes.push_back(fmt::format("vocabulary of data.vocab_size ({}): the tokenizer file is not read",
-                                    vocabulary));
+        notes.push_back(fmt::format(
+            "vocabulary of data.vocab_size ({}): the tokenizer file is not read", vocabulary));
     }
     const models::LlamaConfig shape = model_config(config, vocabulary);
     models::check(shape);
@@ -52,10 +52,11 @@ plan::PlanResult make_result(const Config& config, const plan::LayerTable& table
     options.method = precision.snip.method;
     if (!plans_shapes(options.method)) {
         options.method = "layer-type";
-        notes.push_back(fmt::format(
-            "method {} needs statistics of a trained model; this plan is by layer-type (`subbyte plan "
-            "MODEL_DIR --data TEXT` measures)",
-            precision.snip.method));
+        notes.push_back(
+            fmt::format("method {} needs statistics of a trained model; this plan is by layer-type "
+                        "(`subbyte plan "
+                        "MODEL_DIR --data TEXT` measures)",
+                        precision.snip.method));
     }
     options.recipes = precision.snip.options;
     options.target = precision.snip.target;
@@ -64,9 +65,10 @@ plan::PlanResult make_result(const Config& config, const plan::LayerTable& table
     result = plan::make_plan(table, {}, options);
     notes.insert(notes.end(), result.notes.begin(), result.notes.end());
     if (precision.recipe != "snip") {
-        notes.push_back(fmt::format("a training of this configuration runs {} everywhere; train by a plan "
-                                    "with precision.recipe = \"snip\" or precision.plan",
-                                    precision.recipe));
+        notes.push_back(
+            fmt::format("a training of this configuration runs {} everywhere; train by a plan "
+                        "with precision.recipe = \"snip\" or precision.plan",
+                        precision.recipe));
     }
     return result;
 }
@@ -107,7 +109,8 @@ void balance_stages(plan::LayerTable& table, int stages) {
     int blocks = 0;
     for (const plan::LayerInfo& layer : table) blocks = std::max(blocks, layer.block + 1);
     if (stages < 1 || stages > std::max(blocks, 1)) {
-        throw Error(ErrorCode::kUsage, fmt::format("{} pipeline stages for {} blocks", stages, blocks),
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("{} pipeline stages for {} blocks", stages, blocks),
                     "every stage needs a block: give 1 .. the number of blocks");
     }
     std::vector<double> work(static_cast<std::size_t>(blocks), 0.0);
@@ -204,7 +207,8 @@ nlohmann::ordered_json to_json(const ModelPlan& plan) {
     for (const NamedCost& cost : plan.costs) {
         nlohmann::ordered_json entry = to_json(cost.cost.total);
         if (plan.stage_fp4_share.size() > 1) {
-            for (const plan::Cost& stage : cost.cost.stages) entry["stages"].push_back(to_json(stage));
+            for (const plan::Cost& stage : cost.cost.stages)
+                entry["stages"].push_back(to_json(stage));
         }
         json["costs"][cost.name] = std::move(entry);
     }

@@ -90,10 +90,10 @@ std::vector<std::string> kernel_lines(const std::vector<std::string>& recipes) {
     for (const std::string& name : recipes) {
         const auto support = recipe_support(plan::find_recipe(name), kSize, kSize, kSize);
         const GemmSupport* slow = emulated(support);
-        lines.push_back(fmt::format("{:6} {} ({})", name, support[0].kernel,
-                                    slow == nullptr
-                                        ? "native"
-                                        : "emulated: operands are decoded, then multiplied in FP32"));
+        lines.push_back(fmt::format(
+            "{:6} {} ({})", name, support[0].kernel,
+            slow == nullptr ? "native"
+                            : "emulated: operands are decoded, then multiplied in FP32"));
     }
     return lines;
 }
@@ -123,10 +123,11 @@ PrecisionSetup set_up_precision(const Config& config, torch::nn::Module& model,
             const auto support = recipe_support(plan::find_recipe(name), kSize, kSize, kSize);
             const GemmSupport* slow = emulated(support);
             if (slow == nullptr) continue;
-            throw Error(ErrorCode::kHardware,
-                        fmt::format("precision.require_native: recipe {} would run emulated here ({})",
-                                    name, slow->kernel),
-                        "see `subbyte inspect kernels`, or set precision.require_native = false");
+            throw Error(
+                ErrorCode::kHardware,
+                fmt::format("precision.require_native: recipe {} would run emulated here ({})",
+                            name, slow->kernel),
+                "see `subbyte inspect kernels`, or set precision.require_native = false");
         }
     }
     return setup;

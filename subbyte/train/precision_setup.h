@@ -20,8 +20,9 @@ struct PrecisionSetup {
 };
 
 // Connects the model to its precision as [precision] says. Order of rights: [[precision.rule]] over
-// precision.head over the plan (given, uniform or SNIP's). Errors: kUsage for a rule that matches no layer,
-// kData for a plan file, kHardware with precision.require_native when a recipe would be emulated here.
+// precision.head over the plan (given, uniform or SNIP's). Errors: kUsage for a rule that matches
+// no layer, kData for a plan file, kHardware with precision.require_native when a recipe would be
+// emulated here.
 PrecisionSetup set_up_precision(const Config& config, torch::nn::Module& model,
                                 optim::Optimizer& optimizer);
 

@@ -47,10 +47,12 @@ void make_folder(const fs::path& path) {
 }  // namespace
 
 RunFolder::RunFolder(const Config& config)
-    : dir_(run_dir(config)), keep_(config.checkpoint.keep), keep_every_(config.checkpoint.keep_every) {}
+    : dir_(run_dir(config)),
+      keep_(config.checkpoint.keep),
+      keep_every_(config.checkpoint.keep_every) {}
 
-std::optional<Resume> RunFolder::find_resume(const Config& config,
-                                             const std::function<void(const std::string&)>& warn) const {
+std::optional<Resume> RunFolder::find_resume(
+    const Config& config, const std::function<void(const std::string&)>& warn) const {
     const std::string& how = config.checkpoint.resume;
     if (how != "auto" && how != "never") {
         io::verify_checkpoint(how);
@@ -59,11 +61,12 @@ std::optional<Resume> RunFolder::find_resume(const Config& config,
     const std::vector<io::CheckpointInfo> found = io::find_checkpoints(dir_);
     if (how == "never") {
         if (found.empty()) return std::nullopt;
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("{} already holds a run (checkpoint of step {}), and checkpoint.resume is "
-                                "\"never\"",
-                                dir_, found.back().step),
-                    "name another run.dir, or continue with checkpoint.resume = \"auto\"");
+        throw Error(
+            ErrorCode::kUsage,
+            fmt::format("{} already holds a run (checkpoint of step {}), and checkpoint.resume is "
+                        "\"never\"",
+                        dir_, found.back().step),
+            "name another run.dir, or continue with checkpoint.resume = \"auto\"");
     }
     const std::optional<io::CheckpointInfo> latest =
         io::latest_valid_checkpoint(dir_, [&](const io::CheckpointInfo& bad) {
@@ -107,7 +110,8 @@ void RunFolder::log(const SnipEvent& event, const plan::LayerTable& table) {
     nlohmann::ordered_json json = record_of(event);
     json["plan"] = plan::to_json(event.result.plan);
     json["fp4_share"] = plan::fp4_share(event.result.plan, table);
-    io::write_json(fs::path(dir_) / "plans" / fmt::format("step_{:08}.json", event.effective_at), json);
+    io::write_json(fs::path(dir_) / "plans" / fmt::format("step_{:08}.json", event.effective_at),
+                   json);
 }
 
 void RunFolder::log(const RunEnd& end, const plan::Plan& plan, const plan::LayerTable& table) {
@@ -119,8 +123,9 @@ void RunFolder::log(const RunEnd& end, const plan::Plan& plan, const plan::Layer
 }
 
 void RunFolder::log_statistics(const plan::ModelStatistics& statistics) {
-    if (statistics_) statistics_->write("stats", {{"step", statistics.step},
-                                                  {"statistics", plan::to_json(statistics)}});
+    if (statistics_)
+        statistics_->write("stats",
+                           {{"step", statistics.step}, {"statistics", plan::to_json(statistics)}});
 }
 
 std::string RunFolder::save(const Snapshot& snapshot) {

@@ -36,8 +36,10 @@ struct Snapshot {
 // The folder of a run:
 //
 //   config.resolved.toml   log.jsonl   plans/step_00000105.json   stats.jsonl (log.stats)
-//   checkpoints/step_00000500/   model.safetensors config.json tokenizer.model generation as Hugging Face
-//                                optimizer.safetensors precision.json trainer_state.json manifest.json
+//   checkpoints/step_00000500/   model.safetensors config.json tokenizer.model generation as
+//   Hugging Face
+//                                optimizer.safetensors precision.json trainer_state.json
+//                                manifest.json
 //   summary.json                 what the run came to
 class RunFolder {
 public:
@@ -47,10 +49,10 @@ public:
     // Whether a checkpoint folder lies in this run.
     bool holds(const std::string& checkpoint) const;
 
-    // The checkpoint that checkpoint.resume asks for: "auto" the newest valid one (a defective one is
-    // reported through `warn`), a path that one, "never" none. Error kData for a named checkpoint that is
-    // damaged or missing, and for "auto" when there are checkpoints but none is valid; kUsage for "never" in a
-    // folder that holds a run.
+    // The checkpoint that checkpoint.resume asks for: "auto" the newest valid one (a defective one
+    // is reported through `warn`), a path that one, "never" none. Error kData for a named
+    // checkpoint that is damaged or missing, and for "auto" when there are checkpoints but none is
+    // valid; kUsage for "never" in a folder that holds a run.
     std::optional<Resume> find_resume(const Config& config,
                                       const std::function<void(const std::string&)>& warn) const;
 
@@ -61,11 +63,12 @@ public:
     void log(const StepRecord& record);
     void log(const EvalRecord& record);
     void log(const SnipEvent& event, const plan::LayerTable& table);  // and plans/step_*.json
-    void log(const RunEnd& end, const plan::Plan& plan, const plan::LayerTable& table);  // and summary.json
-    void log_statistics(const plan::ModelStatistics& statistics);     // to stats.jsonl
+    void log(const RunEnd& end, const plan::Plan& plan,
+             const plan::LayerTable& table);                       // and summary.json
+    void log_statistics(const plan::ModelStatistics& statistics);  // to stats.jsonl
 
-    // Saves a checkpoint and removes old ones as [checkpoint] says; gives its folder. Error kData with the
-    // earlier checkpoints intact.
+    // Saves a checkpoint and removes old ones as [checkpoint] says; gives its folder. Error kData
+    // with the earlier checkpoints intact.
     std::string save(const Snapshot& snapshot);
 
 private:

@@ -8,15 +8,16 @@
 
 namespace subbyte::train {
 
-// The records of log.jsonl. Numbers are exact (they read back with the same bits); a number that is not
-// finite is written as null.
+// The records of log.jsonl. Numbers are exact (they read back with the same bits); a number that is
+// not finite is written as null.
 nlohmann::ordered_json record_of(const RunStart& start);
 nlohmann::ordered_json record_of(const StepRecord& record);
 nlohmann::ordered_json record_of(const EvalRecord& record);
 nlohmann::ordered_json record_of(const SnipEvent& event);
 nlohmann::ordered_json record_of(const RunEnd& end);
 
-// Shapes and names of the layers, as saved in summary.json; layers_from_json is the inverse (Error kData).
+// Shapes and names of the layers, as saved in summary.json; layers_from_json is the inverse (Error
+// kData).
 nlohmann::ordered_json layers_json(const plan::LayerTable& table);
 plan::LayerTable layers_from_json(const nlohmann::json& json);
 

@@ -21,7 +21,8 @@ std::string element_name(const formats::QuantSpec& spec) {
 
 std::string precision_text(const Config& config) {
     if (!config.precision.plan.empty()) return fmt::format("plan from {}", config.precision.plan);
-    if (config.precision.recipe != "snip") return fmt::format("{} everywhere", config.precision.recipe);
+    if (config.precision.recipe != "snip")
+        return fmt::format("{} everywhere", config.precision.recipe);
     const Config::Snip& s = config.precision.snip;
     return fmt::format("{} chooses {} per layer, {} >= {:.2f}, new plan every {} steps", s.method,
                        fmt::join(s.options, " | "),
@@ -31,8 +32,9 @@ std::string precision_text(const Config& config) {
 
 }  // namespace
 
-RunStart describe_start(const Config& config, models::LlamaImpl& model, const optim::Optimizer& optimizer,
-                        const nn::Precision& precision, int threads) {
+RunStart describe_start(const Config& config, models::LlamaImpl& model,
+                        const optim::Optimizer& optimizer, const nn::Precision& precision,
+                        int threads) {
     RunStart start;
     start.model = config.model.path.empty() ? config.model.preset : config.model.path;
     if (start.model.empty()) start.model = "llama";
@@ -108,10 +110,12 @@ std::string plan_table(const plan::Plan& plan, const plan::LayerTable& table) {
     int blocks = 0;
     for (const plan::LayerInfo& layer : table) {
         if (!layer.candidate || layer.block < 0) continue;
-        if (std::find(types.begin(), types.end(), layer.type) == types.end()) types.push_back(layer.type);
+        if (std::find(types.begin(), types.end(), layer.type) == types.end())
+            types.push_back(layer.type);
         std::string cell = plan.recipe(layer.name, plan::Slot::kFprop);
         for (const plan::Slot slot : {plan::Slot::kDgrad, plan::Slot::kWgrad}) {
-            if (plan.recipe(layer.name, slot) != plan.recipe(layer.name, plan::Slot::kFprop)) cell = "mixed";
+            if (plan.recipe(layer.name, slot) != plan.recipe(layer.name, plan::Slot::kFprop))
+                cell = "mixed";
         }
         width = std::max(width, cell.size());
         blocks = std::max(blocks, layer.block + 1);

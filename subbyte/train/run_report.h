@@ -14,19 +14,21 @@
 namespace subbyte::train {
 
 // The part of RunStart that model, optimizer and machine tell.
-RunStart describe_start(const Config& config, models::LlamaImpl& model, const optim::Optimizer& optimizer,
-                        const nn::Precision& precision, int threads);
+RunStart describe_start(const Config& config, models::LlamaImpl& model,
+                        const optim::Optimizer& optimizer, const nn::Precision& precision,
+                        int threads);
 
-// Which GEMM kernels ran since reset_kernel_counts(): one line per kernel and pair of elements, with its
-// share of all multiply-adds and whether it was native or emulated.
+// Which GEMM kernels ran since reset_kernel_counts(): one line per kernel and pair of elements,
+// with its share of all multiply-adds and whether it was native or emulated.
 std::vector<std::string> kernel_counts();
 void reset_kernel_counts();
 
 // Largest resident set of this process so far, in bytes.
 double peak_memory_bytes();
 
-// The plan as a table: one row per layer type, one column per block, the recipe in the cell ("mixed" when
-// the three GEMMs differ); with many blocks one character per block. Candidates inside the blocks only.
+// The plan as a table: one row per layer type, one column per block, the recipe in the cell
+// ("mixed" when the three GEMMs differ); with many blocks one character per block. Candidates
+// inside the blocks only.
 std::string plan_table(const plan::Plan& plan, const plan::LayerTable& table);
 
 }  // namespace subbyte::train

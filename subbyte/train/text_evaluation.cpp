@@ -34,7 +34,8 @@ EvaluationModel load_for_evaluation(const std::string& dir, const std::string& r
     EvaluationModel result;
     result.dir = dir;
     result.model = load_model(dir);
-    result.precision = nn::attach_precision(*result.model, {"lm_head"}, recipe == "fp32" ? "fp32" : "bf16");
+    result.precision =
+        nn::attach_precision(*result.model, {"lm_head"}, recipe == "fp32" ? "fp32" : "bf16");
     if (plan.empty()) {
         result.precision->set_plan(plan::uniform_plan(result.precision->table(), recipe));
     } else {
@@ -46,7 +47,8 @@ EvaluationModel load_for_evaluation(const std::string& dir, const std::string& r
     return result;
 }
 
-data::Windows text_windows(const std::string& model_dir, const std::string& path, std::int64_t seq_len) {
+data::Windows text_windows(const std::string& model_dir, const std::string& path,
+                           std::int64_t seq_len) {
     const data::TokenizerPtr tokenizer = need_tokenizer(model_dir);
     std::vector<std::int32_t> ids;
     data::encode_file({path}, *tokenizer, [&](std::span<const std::int32_t> part) {
@@ -66,11 +68,13 @@ AccumulatedLoss evaluate_text(EvaluationModel& model, const std::string& path,
     const data::Windows windows = text_windows(model.dir, path, options.seq_len);
     std::vector<MicroBatch> batches;
     for (std::int64_t first = 0; first < windows.count(); first += options.batch_size) {
-        if (options.batches > 0 && static_cast<std::int64_t>(batches.size()) == options.batches) break;
+        if (options.batches > 0 && static_cast<std::int64_t>(batches.size()) == options.batches)
+            break;
         batches.push_back(to_tensors(windows.range(first, options.batch_size)));
     }
-    return evaluate([&](const at::Tensor& x, const at::Tensor& y) { return model.model->loss(x, y); },
-                    batches, *model.precision);
+    return evaluate(
+        [&](const at::Tensor& x, const at::Tensor& y) { return model.model->loss(x, y); }, batches,
+        *model.precision);
 }
 
 std::string continue_text(EvaluationModel& model, const std::string& prompt,

@@ -21,22 +21,23 @@ struct EvaluationModel {
     std::string dir;
 };
 
-// Loads a Hugging Face LLaMA folder (or a checkpoint folder) and puts its linear layers into `recipe`, or
-// into the plan of the file `plan` when given. The head follows in high precision: bf16, or fp32 with recipe
-// fp32. Errors as load_model() and plan_from_json().
+// Loads a Hugging Face LLaMA folder (or a checkpoint folder) and puts its linear layers into
+// `recipe`, or into the plan of the file `plan` when given. The head follows in high precision:
+// bf16, or fp32 with recipe fp32. Errors as load_model() and plan_from_json().
 EvaluationModel load_for_evaluation(const std::string& dir, const std::string& recipe,
                                     const std::string& plan);
 
-// The windows of a text file in the tokens of a model folder. Error kData when the folder has no tokenizer or
-// the text is shorter than one window.
-data::Windows text_windows(const std::string& model_dir, const std::string& path, std::int64_t seq_len);
+// The windows of a text file in the tokens of a model folder. Error kData when the folder has no
+// tokenizer or the text is shorter than one window.
+data::Windows text_windows(const std::string& model_dir, const std::string& path,
+                           std::int64_t seq_len);
 
 struct TextEvaluationOptions {
     std::int64_t seq_len = 256, batch_size = 8, batches = 0;
 };
 
-// Mean loss over the windows of a text file. Error kData when the folder has no tokenizer or the text is
-// shorter than one window.
+// Mean loss over the windows of a text file. Error kData when the folder has no tokenizer or the
+// text is shorter than one window.
 AccumulatedLoss evaluate_text(EvaluationModel& model, const std::string& path,
                               const TextEvaluationOptions& options);
 

@@ -54,9 +54,9 @@ TokenFile read_token_file(const std::string& path) {
     if (json.contains("labels")) {
         file.labels = read_rows(json, "labels", path);
         if (file.labels.sizes() != file.ids.sizes()) {
-            throw Error(ErrorCode::kData,
-                        fmt::format("{}: labels are {}x{}, input_ids {}x{}", path, file.labels.size(0),
-                                    file.labels.size(1), file.ids.size(0), file.ids.size(1)));
+            throw Error(ErrorCode::kData, fmt::format("{}: labels are {}x{}, input_ids {}x{}", path,
+                                                      file.labels.size(0), file.labels.size(1),
+                                                      file.ids.size(0), file.ids.size(1)));
         }
     }
     return file;
@@ -74,7 +74,8 @@ TokenEvaluation evaluate_tokens(models::Llama& model, const TokenFile& tokens, b
     if (!tokens.labels.defined()) return result;
     const ops::SummedLoss loss = ops::cross_entropy(logits, models::shift_labels(tokens.labels));
     if (loss.count == 0) {
-        throw Error(ErrorCode::kData, "the labels leave no target", "at least one must not be -100");
+        throw Error(ErrorCode::kData, "the labels leave no target",
+                    "at least one must not be -100");
     }
     const at::Tensor mean = loss.sum.div(static_cast<double>(loss.count));
     result.loss = mean.item<double>();
@@ -85,8 +86,9 @@ TokenEvaluation evaluate_tokens(models::Llama& model, const TokenFile& tokens, b
         mean.backward();
         for (const auto& item : model->named_parameters()) {
             const at::Tensor grad = item.value().grad();
-            result.tensors.emplace_back("grad." + item.key(),
-                                        grad.defined() ? grad.detach() : at::zeros_like(item.value()));
+            result.tensors.emplace_back("grad." + item.key(), grad.defined()
+                                                                  ? grad.detach()
+                                                                  : at::zeros_like(item.value()));
         }
         model->zero_grad();
     }

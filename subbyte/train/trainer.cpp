@@ -34,10 +34,11 @@ models::Llama build_model(const Config& config, std::int64_t vocabulary) {
 
 void check_fit(const Config& config, const models::LlamaConfig& model, std::int64_t vocabulary) {
     if (vocabulary > model.vocab_size) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("the tokenizer has {} pieces, the model's vocabulary {}", vocabulary,
-                                model.vocab_size),
-                    "set model.vocab_size = 0 to take the tokenizer's, or use the model's own tokenizer");
+        throw Error(
+            ErrorCode::kUsage,
+            fmt::format("the tokenizer has {} pieces, the model's vocabulary {}", vocabulary,
+                        model.vocab_size),
+            "set model.vocab_size = 0 to take the tokenizer's, or use the model's own tokenizer");
     }
     if (config.train.seq_len > model.max_position) {
         throw Error(ErrorCode::kUsage,
@@ -57,9 +58,14 @@ int thread_count(const Config& config) {
 class Trainer::Impl {
 public:
     Impl(const Config& config, Listener& listener)
-        : config_(config), listener_(listener), threads_(thread_count(config)), folder_(config),
-          data_(config), model_(build_model(config, data_.vocab_size())),
-          optimizer_(set_up_optimizer(config, *model_)), schedule_(lr_schedule_of(config)),
+        : config_(config),
+          listener_(listener),
+          threads_(thread_count(config)),
+          folder_(config),
+          data_(config),
+          model_(build_model(config, data_.vocab_size())),
+          optimizer_(set_up_optimizer(config, *model_)),
+          schedule_(lr_schedule_of(config)),
           setup_(set_up_precision(config, *model_, *optimizer_)) {
         check_fit(config_, model_->config(), data_.vocab_size());
         resume();
@@ -77,7 +83,8 @@ private:
         return model_->loss(ids, targets);
     }
     ModelLoss model_loss() {
-        return [this](const at::Tensor& ids, const at::Tensor& targets) { return loss(ids, targets); };
+        return
+            [this](const at::Tensor& ids, const at::Tensor& targets) { return loss(ids, targets); };
     }
     std::int64_t iteration() const { return optimizer_->steps() + optimizer_->skipped(); }
 
@@ -122,7 +129,8 @@ void Trainer::Impl::resume() {
         first_step_ = iteration();
         take_up_schedule(state.at("schedule"), first_step_ >= config_.train.steps);
     } catch (const nlohmann::json::exception& error) {
-        throw Error(ErrorCode::kData, fmt::format("{}/trainer_state.json: {}", found->dir, error.what()));
+        throw Error(ErrorCode::kData,
+                    fmt::format("{}/trainer_state.json: {}", found->dir, error.what()));
     }
     if (setup_.snip) {
         nlohmann::json precision = found->precision;
@@ -143,7 +151,8 @@ void Trainer::Impl::take_up_schedule(const nlohmann::json& saved, bool finished)
     const bool asked = config_.optim.schedule_steps > 0;
     if (!finished) {
         listener_.on_message(fmt::format(
-            "learning rate: the run was planned as {}; the configuration now says {}; at step {} that is "
+            "learning rate: the run was planned as {}; the configuration now says {}; at step {} "
+            "that is "
             "{:.3e} against {:.3e}; {}",
             old.describe(), schedule_.describe(), at, old.lr_at(at), schedule_.lr_at(at),
             asked ? "taking the new curve, because optim.schedule_steps is given"
@@ -186,24 +195,26 @@ void Trainer::Impl::step() {
     folder_.log(record);
     listener_.on_step(record);
     if (consecutive_skips_ >= config_.train.max_nonfinite) {
-        throw Error(ErrorCode::kDiverged,
-                    fmt::format("step {}: the gradient was not finite in {} steps in a row (first in {}); "
-                                "loss {}",
-                                iteration(), consecutive_skips_, result.nonfinite, loss.mean),
-                    "lower optim.lr, lengthen optim.warmup_steps, or take a higher precision; the last "
-                    "checkpoint is kept");
+        throw Error(
+            ErrorCode::kDiverged,
+            fmt::format("step {}: the gradient was not finite in {} steps in a row (first in {}); "
+                        "loss {}",
+                        iteration(), consecutive_skips_, result.nonfinite, loss.mean),
+            "lower optim.lr, lengthen optim.warmup_steps, or take a higher precision; the last "
+            "checkpoint is kept");
     }
 }
 
 void Trainer::Impl::collect_statistics(const std::vector<MicroBatch>& batches, double mean_loss) {
-    // The probes replay a quarter of the first micro-batch: gains are averages over tokens, and every
-    // pass costs a forward and a backward.
+    // The probes replay a quarter of the first micro-batch: gains are averages over tokens, and
+    // every pass costs a forward and a backward.
     const MicroBatch& first = batches.front();
     const std::int64_t rows = (first.ids.size(0) + 3) / 4;
     const MicroBatch probe{first.ids.narrow(0, 0, rows), first.targets.narrow(0, 0, rows)};
     setup_.snip->collect_stats({.loss = mean_loss, .replay = [this, &probe] {
                                     const ops::SummedLoss part = loss(probe.ids, probe.targets);
-                                    return part.sum.div(static_cast<double>(std::max<std::int64_t>(1, part.count)));
+                                    return part.sum.div(
+                                        static_cast<double>(std::max<std::int64_t>(1, part.count)));
                                 }});
     folder_.log_statistics(setup_.snip->statistics());
 }
@@ -246,8 +257,8 @@ void Trainer::Impl::save() {
     const nlohmann::json precision =
         setup_.snip ? setup_.snip->state()
                     : nlohmann::json{{"plan", plan::to_json(setup_.precision->plan())}};
-    const std::string dir =
-        folder_.save({iteration(), *model_, data_.tokenizer().get(), *optimizer_, precision, state});
+    const std::string dir = folder_.save(
+        {iteration(), *model_, data_.tokenizer().get(), *optimizer_, precision, state});
     last_saved_ = iteration();
     listener_.on_checkpoint(iteration(), dir);
 }
@@ -283,7 +294,8 @@ RunEnd Trainer::Impl::run(const std::atomic<bool>& stop) {
         if (last || (config_.train.eval_every > 0 && iteration() % config_.train.eval_every == 0)) {
             validate();
         }
-        if (last || (config_.checkpoint.every > 0 && iteration() % config_.checkpoint.every == 0)) save();
+        if (last || (config_.checkpoint.every > 0 && iteration() % config_.checkpoint.every == 0))
+            save();
     }
     end_.step = iteration();
     end_.interrupted = iteration() < config_.train.steps;

@@ -26,7 +26,8 @@ data::CorpusOptions corpus_options(const Config& config) {
     options.cache_dir = config.data.cache_dir;
     // A model that is continued brings its own tokenizer, unless the user names another one.
     if (!config.model.path.empty() && options.tokenizer == "sentencepiece") {
-        const std::filesystem::path own = std::filesystem::path(config.model.path) / "tokenizer.model";
+        const std::filesystem::path own =
+            std::filesystem::path(config.model.path) / "tokenizer.model";
         if (std::filesystem::exists(own)) options.tokenizer = own.string();
     }
     return options;
@@ -35,10 +36,11 @@ data::CorpusOptions corpus_options(const Config& config) {
 std::int64_t micro_batch_size_of(const Config& config) {
     const Config::Train& train = config.train;
     if (train.batch_size < 1 || train.grad_accum < 1 || train.batch_size % train.grad_accum != 0) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("train.batch_size {} cannot be cut into train.grad_accum {} equal parts",
-                                train.batch_size, train.grad_accum),
-                    "batch_size counts the sequences of a whole step");
+        throw Error(
+            ErrorCode::kUsage,
+            fmt::format("train.batch_size {} cannot be cut into train.grad_accum {} equal parts",
+                        train.batch_size, train.grad_accum),
+            "batch_size counts the sequences of a whole step");
     }
     return train.batch_size / train.grad_accum;
 }
@@ -47,7 +49,8 @@ std::int64_t micro_batch_size_of(const Config& config) {
 
 MicroBatch to_tensors(const data::Batch& batch) {
     const auto tensor = [&](const std::vector<std::int64_t>& ids) {
-        return at::from_blob(const_cast<std::int64_t*>(ids.data()), {batch.rows, batch.seq_len}, at::kLong)
+        return at::from_blob(const_cast<std::int64_t*>(ids.data()), {batch.rows, batch.seq_len},
+                             at::kLong)
             .clone();
     };
     return {tensor(batch.inputs), tensor(batch.targets)};
@@ -62,15 +65,16 @@ data::TokenizerPtr load_tokenizer(const std::string& dir) {
     if (!std::filesystem::exists(marker)) return nullptr;
     const std::string text = io::read_text(marker);
     if (text != "bytes\n") {
-        throw Error(ErrorCode::kData, fmt::format("{}: holds something else than the word bytes",
-                                                  marker.string()));
+        throw Error(ErrorCode::kData,
+                    fmt::format("{}: holds something else than the word bytes", marker.string()));
     }
     return data::make_byte_tokenizer();
 }
 
 struct TrainingData::Impl {
     explicit Impl(const Config& config)
-        : micro_batch_size(micro_batch_size_of(config)), grad_accum(config.train.grad_accum),
+        : micro_batch_size(micro_batch_size_of(config)),
+          grad_accum(config.train.grad_accum),
           corpus(data::prepare_corpus(corpus_options(config))),
           sampler(data::Windows(corpus.train, config.train.seq_len, "training data"),
                   config.train.batch_size, static_cast<std::uint64_t>(config.run.seed)) {
@@ -108,6 +112,8 @@ std::vector<MicroBatch> TrainingData::next_step() {
 
 const std::vector<MicroBatch>& TrainingData::validation() const { return impl_->validation; }
 nlohmann::json TrainingData::position() const { return impl_->sampler.state(); }
-void TrainingData::set_position(const nlohmann::json& position) { impl_->sampler.restore(position); }
+void TrainingData::set_position(const nlohmann::json& position) {
+    impl_->sampler.restore(position);
+}
 
 }  // namespace subbyte::train

@@ -85,8 +85,10 @@ TEST_F(PlanVerb, MisuseIsExitTwoAndMissingFilesAreExitThree) {
 TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
     train_tiny_run("r");
     const std::string solve = " --target 0.5 --method snip,uniform,random --layers --json";
-    const Call call = run("plan r/checkpoints/step_00000006 --data text.txt --batch-size 4 --seq-len 32"
-                          " --batches 2 --out plan.json --save-stats stats.json" + solve);
+    const Call call =
+        run("plan r/checkpoints/step_00000006 --data text.txt --batch-size 4 --seq-len 32"
+            " --batches 2 --out plan.json --save-stats stats.json" +
+            solve);
     ASSERT_EQ(call.exit_code, 0) << call.err;
     const json result = call.json();
     EXPECT_EQ(result["step"], 6);
@@ -107,7 +109,8 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
 
     const json again = run("plan --from-stats stats.json" + solve).json();
     ASSERT_EQ(again["plans"].size(), 3u);
-    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(again["plans"][i]["plan"], result["plans"][i]["plan"]);
+    for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_EQ(again["plans"][i]["plan"], result["plans"][i]["plan"]);
     EXPECT_EQ(again["divergences"], result["divergences"]);
 
     const Call text = run("plan --from-stats stats.json --layers");
@@ -117,13 +120,15 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
     EXPECT_EQ(run("train run.toml --set run.dir=p --set precision.plan=plan.json").exit_code, 0);
     std::filesystem::create_directory(path("model"));
     for (const char* name : {"config.json", "model.safetensors", "tokenizer.txt"}) {
-        std::filesystem::copy_file(path("r/checkpoints/step_00000006") / name, path("model") / name);
+        std::filesystem::copy_file(path("r/checkpoints/step_00000006") / name,
+                                   path("model") / name);
     }
     const Call fresh = run("plan model --data text.txt --batch-size 4 --seq-len 32 --probes none");
     ASSERT_EQ(fresh.exit_code, 0) << fresh.err;
     EXPECT_NE(fresh.out.find("no optimizer state in the folder"), std::string::npos) << fresh.out;
     expect_error(run("plan model --data text.txt --seq-len 64"), 2, "sequence length 64");
-    expect_error(run("plan model --data text.txt --batch-size 9999 --seq-len 32"), 3, "a batch needs 9999");
+    expect_error(run("plan model --data text.txt --batch-size 9999 --seq-len 32"), 3,
+                 "a batch needs 9999");
 }
 
 TEST_F(PlanVerb, RunsAreInspectedAloneAndSideBySide) {

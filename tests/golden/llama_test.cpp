@@ -69,8 +69,9 @@ TEST_F(GoldenLlama, HasTheLogitsLossAndGradientsOfTheReference) {
         ASSERT_NEAR(logits.const_data_ptr<float>()[i], std::bit_cast<float>(bits), 1e-5) << i;
     }
 
-    const auto expected = io::SafetensorsFile::open(fs::path(SUBBYTE_GOLDEN_DIR) /
-                                                    "llama_tiny_grads.safetensors").load_all();
+    const auto expected =
+        io::SafetensorsFile::open(fs::path(SUBBYTE_GOLDEN_DIR) / "llama_tiny_grads.safetensors")
+            .load_all();
     std::size_t compared = 0;
     for (const auto& [name, grad] : expected) {
         ASSERT_TRUE(tensors.contains("grad." + name)) << name;
@@ -105,7 +106,8 @@ TEST_F(GoldenLlama, LeavesIgnoredLabelsOut) {
     EXPECT_NEAR(result.loss, sum / static_cast<double>(count), 1e-6 * result.loss);
 }
 
-// With the same numbers in head and embedding, the gradient of the tied tensor is the sum of the two.
+// With the same numbers in head and embedding, the gradient of the tied tensor is the sum of the
+// two.
 TEST_F(GoldenLlama, SumsTheGradientsOfTiedEmbeddings) {
     auto weights = io::SafetensorsFile::open(folder / "model.safetensors").load_all();
     optim::NamedTensors untied(weights.begin(), weights.end()), tied;

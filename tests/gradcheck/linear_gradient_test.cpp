@@ -1,8 +1,8 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The quantised linear op: against finite differences with the quantisers replaced by identity, and against
-// LibTorch's own autograd on the dequantised operands with the quantisers on.
+// The quantised linear op: against finite differences with the quantisers replaced by identity, and
+// against LibTorch's own autograd on the dequantised operands with the quantisers on.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -30,9 +30,9 @@ LinearContext context_of(const std::string& recipe) {
 at::Tensor operand(const at::Tensor& x, const LinearContext& c, Slot slot, Operand which) {
     const plan::SlotRecipe& recipe = (*c.recipe)[slot];
     const bool weight = which == Operand::kB && slot != Slot::kWgrad;
-    return fake_quantize(x.contiguous(), which == Operand::kA ? recipe.a : recipe.b,
-                         {c.seed, c.step, c.layer,
-                          noise_role(slot, which, weight ? 0 : c.micro_batch)});
+    return fake_quantize(
+        x.contiguous(), which == Operand::kA ? recipe.a : recipe.b,
+        {c.seed, c.step, c.layer, noise_role(slot, which, weight ? 0 : c.micro_batch)});
 }
 
 TEST(LinearGradient, MatchesFiniteDifferencesInFp32) {
@@ -62,8 +62,8 @@ TEST(LinearGradient, MatchesFiniteDifferencesInFp32) {
 
 class LinearRecipe : public ::testing::TestWithParam<std::string> {};
 
-// Forward and both gradients equal three plain matmuls of operands that were each quantised along the
-// contraction axis of their GEMM from the high-precision source.
+// Forward and both gradients equal three plain matmuls of operands that were each quantised along
+// the contraction axis of their GEMM from the high-precision source.
 TEST_P(LinearRecipe, EqualsThreeGemmsOfQuantisedOperands) {
     at::manual_seed(2);
     const LinearContext context = context_of(GetParam());
@@ -80,7 +80,8 @@ TEST_P(LinearRecipe, EqualsThreeGemmsOfQuantisedOperands) {
                                     operand(wd.t(), context, Slot::kDgrad, Operand::kB).t());
     const at::Tensor wgrad = at::mm(operand(g2.t(), context, Slot::kWgrad, Operand::kA),
                                     operand(x2.t(), context, Slot::kWgrad, Operand::kB).t());
-    // BF16 results are rounded to BF16 by LibTorch's kernel: 2^-8 relative; the others accumulate in FP32.
+    // BF16 results are rounded to BF16 by LibTorch's kernel: 2^-8 relative; the others accumulate
+    // in FP32.
     const double tolerance = GetParam() == "bf16" ? 5e-3 : 2e-6;
     EXPECT_LT(difference_norm(y.detach().reshape({-1, 150}), fprop), tolerance * ops::norm(fprop));
     EXPECT_LT(difference_norm(x.grad().reshape({-1, 130}), dgrad), tolerance * ops::norm(dgrad));

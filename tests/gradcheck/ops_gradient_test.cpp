@@ -1,7 +1,8 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Own ops against LibTorch's autograd of the formula written out in float64, and against finite differences.
+// Own ops against LibTorch's autograd of the formula written out in float64, and against finite
+// differences.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,8 @@ namespace subbyte {
 namespace {
 
 double relative(const at::Tensor& a, const at::Tensor& b) {
-    return ops::difference_norm(a.to(at::kDouble), b.to(at::kDouble)) / ops::norm(b.to(at::kDouble));
+    return ops::difference_norm(a.to(at::kDouble), b.to(at::kDouble)) /
+           ops::norm(b.to(at::kDouble));
 }
 
 TEST(OpsGradient, RmsNormMatchesTheFormulaInFloat64) {
@@ -53,8 +55,8 @@ TEST(OpsGradient, RopeMatchesTheFormulaInFloat64) {
     const at::Tensor inv = at::pow(10000.0, at::arange(half, at::kDouble) * (-2.0 / dim));
     const at::Tensor angle = at::arange(tokens, at::kDouble).view({1, tokens, 1, 1}) * inv;
     const at::Tensor low = x64.narrow(3, 0, half), high = x64.narrow(3, half, half);
-    const at::Tensor y64 = at::cat({low * angle.cos() - high * angle.sin(),
-                                    high * angle.cos() + low * angle.sin()}, 3);
+    const at::Tensor y64 = at::cat(
+        {low * angle.cos() - high * angle.sin(), high * angle.cos() + low * angle.sin()}, 3);
     y64.backward(g.to(at::kDouble));
     EXPECT_LT(relative(y.detach(), y64.detach()), 2e-6);
     EXPECT_LT(relative(x.grad(), x64.grad()), 2e-6);
@@ -63,7 +65,8 @@ TEST(OpsGradient, RopeMatchesTheFormulaInFloat64) {
 TEST(OpsGradient, GroupedAttentionMatchesTheFormulaInFloat64) {
     at::manual_seed(3);
     const std::int64_t tokens = 17, heads = 6, groups = 2, dim = 8;
-    std::vector<at::Tensor> in{at::randn({2, tokens, heads, dim}), at::randn({2, tokens, groups, dim}),
+    std::vector<at::Tensor> in{at::randn({2, tokens, heads, dim}),
+                               at::randn({2, tokens, groups, dim}),
                                at::randn({2, tokens, groups, dim})};
     const at::Tensor g = at::randn({2, tokens, heads, dim});
     std::vector<at::Tensor> in64;
@@ -78,11 +81,13 @@ TEST(OpsGradient, GroupedAttentionMatchesTheFormulaInFloat64) {
     const at::Tensor k = in64[1].transpose(1, 2).repeat_interleave(heads / groups, 1);
     const at::Tensor v = in64[2].transpose(1, 2).repeat_interleave(heads / groups, 1);
     const at::Tensor mask = at::full({tokens, tokens}, -INFINITY, at::kDouble).triu(1);
-    const at::Tensor p = at::softmax(q.matmul(k.transpose(2, 3)) / std::sqrt(double(dim)) + mask, -1);
+    const at::Tensor p =
+        at::softmax(q.matmul(k.transpose(2, 3)) / std::sqrt(double(dim)) + mask, -1);
     const at::Tensor y64 = p.matmul(v).transpose(1, 2);
     y64.backward(g.to(at::kDouble));
     EXPECT_LT(relative(y.detach(), y64.detach()), 2e-6);
-    for (std::size_t i = 0; i < in.size(); ++i) EXPECT_LT(relative(in[i].grad(), in64[i].grad()), 5e-6);
+    for (std::size_t i = 0; i < in.size(); ++i)
+        EXPECT_LT(relative(in[i].grad(), in64[i].grad()), 5e-6);
 }
 
 TEST(OpsGradient, CrossEntropySumsOnlyCountedTargets) {
@@ -99,7 +104,8 @@ TEST(OpsGradient, CrossEntropySumsOnlyCountedTargets) {
     EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-5);
 }
 
-// The whole model, every kind of layer at once, against central differences along random directions.
+// The whole model, every kind of layer at once, against central differences along random
+// directions.
 TEST(OpsGradient, LlamaMatchesFiniteDifferences) {
     models::LlamaConfig config;
     config.vocab_size = 50;

@@ -47,7 +47,8 @@ double mean_ratio(const std::vector<double>& estimate, const std::vector<double>
 
 constexpr int kBatches = 8;
 
-// A model of 12 candidate layers after 300 AdamW steps, its estimates and the truth, averaged over batches.
+// A model of 12 candidate layers after 300 AdamW steps, its estimates and the truth, averaged over
+// batches.
 struct Measured {
     std::vector<double> real_loss, real_weight;
     std::vector<double> norm_only, first_order, weight_layer, weight_block, weight_none;
@@ -57,12 +58,14 @@ const Measured& measured() {
     static const Measured result = [] {
         const example::TeacherData data(64, 32);
         example::ResidualMlp model(6, 64, 128, 32);
-        optim::AdamW optimizer(optim::parameters_of(*model),
-                               {.lr = 1e-3, .beta2 = 0.95, .weight_decay = 0.1, .max_grad_norm = 1.0});
-        // The controller of the model under measurement: exact first order and per-layer probes; never due
-        // again after the first step.
+        optim::AdamW optimizer(
+            optim::parameters_of(*model),
+            {.lr = 1e-3, .beta2 = 0.95, .weight_decay = 0.1, .max_grad_norm = 1.0});
+        // The controller of the model under measurement: exact first order and per-layer probes;
+        // never due again after the first step.
         SNIP snip(model, optimizer,
-                  {.update_interval = 1000000, .estimator = plan::LossEstimator::kFirstOrder,
+                  {.update_interval = 1000000,
+                   .estimator = plan::LossEstimator::kFirstOrder,
                    .keep_high = {"head"}});
         for (int step = 0; step < 300; ++step) {
             const example::Batch batch = data.batch(static_cast<std::uint32_t>(step), 256);
@@ -91,13 +94,15 @@ const Measured& measured() {
             statistics.table = table;
             statistics.layers = sink.statistics();
             double squared = 0;
-            for (const optim::Parameter& p : optimizer.parameters()) squared += p.value.grad().pow(2).sum().item<double>();
+            for (const optim::Parameter& p : optimizer.parameters())
+                squared += p.value.grad().pow(2).sum().item<double>();
             const double factor = optimizer.clip_factor(std::sqrt(squared));
             for (std::size_t l = 0; l < table.size(); ++l) {
                 const at::Tensor grad = snip.weights()[l].grad();
                 for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
                     if (!optimizer.parameters()[i].value.is_same(snip.weights()[l])) continue;
-                    statistics.layers[l].jacobian = factor * optimizer.update_sensitivity(i, grad.mul(factor));
+                    statistics.layers[l].jacobian =
+                        factor * optimizer.update_sensitivity(i, grad.mul(factor));
                 }
                 statistics.layers[l].dw = grad.norm().item<double>();
                 statistics.layers[l].update_numel = double(grad.numel());
@@ -106,8 +111,8 @@ const Measured& measured() {
 
             const auto estimate = [&](Probes probes, plan::LossEstimator estimator) {
                 plan::ModelStatistics s = statistics;
-                measure_gains(loss, precision, snip.weights(), {.probes = probes, .scale = 0.05, .seed = 3},
-                              "fp32", s);
+                measure_gains(loss, precision, snip.weights(),
+                              {.probes = probes, .scale = 0.05, .seed = 3}, "fp32", s);
                 return plan::estimate_divergence(s, {"fp4"}, estimator);
             };
             const auto layer = estimate(Probes::kLayer, plan::LossEstimator::kNormOnly);
@@ -130,7 +135,8 @@ const Measured& measured() {
     return result;
 }
 
-void report(const char* name, const std::vector<double>& estimate, const std::vector<double>& real) {
+void report(const char* name, const std::vector<double>& estimate,
+            const std::vector<double>& real) {
     std::printf("%-28s Spearman %.2f, ratio %.2f\n", name, spearman(estimate, real),
                 mean_ratio(estimate, real));
 }

@@ -30,28 +30,31 @@ std::vector<Defect> defects() {
         result.push_back({"delete " + name, name, [name](const fs::path& newest, const fs::path&) {
                               fs::remove(newest / name);
                           }});
-        result.push_back({"flip a bit in " + name, name, [name](const fs::path& newest, const fs::path&) {
-                              flip_bit(newest / name);
-                          }});
+        result.push_back(
+            {"flip a bit in " + name, name,
+             [name](const fs::path& newest, const fs::path&) { flip_bit(newest / name); }});
         // The line end behind the manifest's JSON is no part of what it says; a byte more is.
         const std::size_t cut = name == "manifest.json" ? 2 : 1;
-        result.push_back({"cut " + name, name, [name, cut](const fs::path& newest, const fs::path&) {
-                              const std::string bytes = read_file(newest / name);
-                              write_file(newest / name, bytes.substr(0, bytes.size() - cut));
-                          }});
+        result.push_back(
+            {"cut " + name, name, [name, cut](const fs::path& newest, const fs::path&) {
+                 const std::string bytes = read_file(newest / name);
+                 write_file(newest / name, bytes.substr(0, bytes.size() - cut));
+             }});
     }
     result.push_back({"take precision.json of the older one", "precision.json",
                       [](const fs::path& newest, const fs::path& older) {
-                          write_file(newest / "precision.json", read_file(older / "precision.json"));
+                          write_file(newest / "precision.json",
+                                     read_file(older / "precision.json"));
                       }});
     result.push_back({"take manifest.json of the older one", "manifest.json",
                       [](const fs::path& newest, const fs::path& older) {
                           write_file(newest / "manifest.json", read_file(older / "manifest.json"));
                       }});
-    result.push_back({"leave the folder empty", "empty", [](const fs::path& newest, const fs::path&) {
-                          fs::remove_all(newest);
-                          fs::create_directory(newest);
-                      }});
+    result.push_back(
+        {"leave the folder empty", "empty", [](const fs::path& newest, const fs::path&) {
+             fs::remove_all(newest);
+             fs::create_directory(newest);
+         }});
     return result;
 }
 
@@ -73,7 +76,8 @@ TEST(TrainDamage, AutoFallsBackAndNamedIsRefused) {
     for (const Defect& defect : defects()) {
         SCOPED_TRACE(defect.name);
         fs::remove_all(config.run.dir);
-        fs::copy(good, config.run.dir, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+        fs::copy(good, config.run.dir,
+                 fs::copy_options::recursive | fs::copy_options::copy_symlinks);
         const std::string newest = checkpoint_of(config, 6);
         defect.damage(newest, checkpoint_of(config, 3));
         const auto before = snapshot(config.run.dir);

@@ -49,7 +49,8 @@ protected:
         return arguments;
     }
     // Ends with `code` and an error of two lines that holds `part`.
-    void expect_error(const std::vector<std::string>& arguments, int code, const std::string& part) {
+    void expect_error(const std::vector<std::string>& arguments, int code,
+                      const std::string& part) {
         EXPECT_EQ(finish(start(arguments)), code) << read_file(folder / "err");
         expect_two_lines(part);
     }
@@ -63,7 +64,8 @@ protected:
     // Waits until the run has logged a step.
     bool wait_for_steps(const Config& config) {
         for (int i = 0; i < 2000; ++i) {
-            if (read_file(config.run.dir + "/log.jsonl").find("\"type\":\"step\"") != std::string::npos) {
+            if (read_file(config.run.dir + "/log.jsonl").find("\"type\":\"step\"") !=
+                std::string::npos) {
                 return true;
             }
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -169,8 +171,8 @@ TEST_F(TrainProgram, AContinuedTextDependsOnTheSeedAlone) {
     config.model.vocab_size = 400;  // more than the tokenizer knows
     ASSERT_EQ(finish(start(train(config))), 0) << read_file(folder / "err");
     const auto text = [&](std::vector<std::string> options) {
-        std::vector<std::string> arguments{"generate", checkpoint_of(config, 12), "--prompt", "the red",
-                                           "--tokens", "30"};
+        std::vector<std::string> arguments{
+            "generate", checkpoint_of(config, 12), "--prompt", "the red", "--tokens", "30"};
         arguments.insert(arguments.end(), options.begin(), options.end());
         EXPECT_EQ(finish(start(arguments)), 0) << read_file(folder / "err");
         return read_file(folder / "out");

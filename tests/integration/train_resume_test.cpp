@@ -1,8 +1,8 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run that is stopped and taken up again has the bits of one that never stopped, whatever the recipe,
-// the optimizer and the number of threads.
+// A run that is stopped and taken up again has the bits of one that never stopped, whatever the
+// recipe, the optimizer and the number of threads.
 #include <nlohmann/json.hpp>
 
 #include "tests/integration/train_util.h"
@@ -41,7 +41,8 @@ TEST_P(TrainResume, HasTheBitsOfTheStraightRun) {
     ASSERT_TRUE(std::filesystem::exists(checkpoint_of(config, 5) + "/manifest.json"));
     if (c.recipe == "snip") {
         // Measured in iteration 4, in force from 6: the plan is in flight in this checkpoint.
-        const auto saved = nlohmann::json::parse(read_file(checkpoint_of(config, 5) + "/precision.json"));
+        const auto saved =
+            nlohmann::json::parse(read_file(checkpoint_of(config, 5) + "/precision.json"));
         ASSERT_TRUE(saved.contains("in_flight"));
         EXPECT_EQ(saved["in_flight"]["measured_at"], 4);
         EXPECT_EQ(saved["in_flight"]["swap_step"], 6);
@@ -125,8 +126,7 @@ TEST(TrainResumeChanges, AnotherModelIsRefusedWithoutATrace) {
     run(config, recorder, 3);
     const auto before = snapshot(config.run.dir);
     config.model.layers = 3;
-    const std::string message =
-        error_of(ErrorCode::kData, [&] { run(config, recorder); });
+    const std::string message = error_of(ErrorCode::kData, [&] { run(config, recorder); });
     EXPECT_NE(message.find("layers is 2 there, 3"), std::string::npos) << message;
     config.model.layers = 2;
     config.optim.name = "stable-spam";

@@ -1,8 +1,8 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run does with its length: the learning-rate curve after a resume, runs that are finished, data
-// that is too short.
+// What a run does with its length: the learning-rate curve after a resume, runs that are finished,
+// data that is too short.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -184,7 +184,8 @@ TEST(TrainData, GradAccumCutsTheBatchAndDoesNotMultiplyIt) {
     ASSERT_EQ(parts.steps.size(), 3u);
     for (std::size_t i = 0; i < 3; ++i) {
         EXPECT_NEAR(parts.steps[i].loss, whole.steps[i].loss, 1e-5 * whole.steps[i].loss);
-        EXPECT_NEAR(parts.steps[i].grad_norm, whole.steps[i].grad_norm, 1e-4 * whole.steps[i].grad_norm);
+        EXPECT_NEAR(parts.steps[i].grad_norm, whole.steps[i].grad_norm,
+                    1e-4 * whole.steps[i].grad_norm);
     }
     EXPECT_EQ(parts.evals.back().targets, 3 * 4 * 16);
     EXPECT_EQ(whole.evals.back().targets, 3 * 4 * 16);

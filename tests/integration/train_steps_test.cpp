@@ -1,8 +1,8 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Single steps: every target weighs the same, a skipped step changes nothing, quantised weight copies are
-// kept for a step and no longer.
+// Single steps: every target weighs the same, a skipped step changes nothing, quantised weight
+// copies are kept for a step and no longer.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -33,14 +33,15 @@ at::Tensor logits_with(const std::vector<double>& losses) {
 TEST(Accumulation, EveryTargetWeighsTheSame) {
     const std::vector<double> losses{4, 1, 1, 1, 1, 1, 1, 1};
     const at::Tensor all = logits_with(losses);
-    // The micro-batches read their rows from a table of parameters; id -1 marks an ignored position.
+    // The micro-batches read their rows from a table of parameters; id -1 marks an ignored
+    // position.
     const auto gradient = [&](const std::vector<std::vector<std::int64_t>>& parts, double& mean) {
         at::Tensor table = all[0].clone().set_requires_grad(true);
         std::vector<MicroBatch> batches;
         for (const auto& part : parts) {
             at::Tensor ids = at::tensor(part).view({1, -1});
-            batches.push_back({ids.clamp_min(0), at::where(ids < 0, at::full_like(ids, -100),
-                                                           at::zeros_like(ids))});
+            batches.push_back({ids.clamp_min(0),
+                               at::where(ids < 0, at::full_like(ids, -100), at::zeros_like(ids))});
         }
         nn::Precision precision;
         const AccumulatedLoss loss = accumulate_gradients(
@@ -67,9 +68,13 @@ TEST(Accumulation, EveryTargetWeighsTheSame) {
 // A LLaMA of one block under SNIP with nearest rounding; gradients can be made infinite by hand.
 struct Job {
     Job()
-        : model(config()), optimizer((nn::initialize(*model, 1), optim::parameters_of(*model)), {.lr = 1e-3}),
+        : model(config()),
+          optimizer((nn::initialize(*model, 1), optim::parameters_of(*model)), {.lr = 1e-3}),
           snip(model, optimizer,
-               {.update_interval = 3, .swap_delay = 2, .recipes = {"fp8", "mxfp4"}, .keep_high = {"lm_head"}}) {
+               {.update_interval = 3,
+                .swap_delay = 2,
+                .recipes = {"fp8", "mxfp4"},
+                .keep_high = {"lm_head"}}) {
         snip.on_plan([this](const SnipEvent& event) { events.push_back(event); });
     }
     static models::LlamaConfig config() {
@@ -168,7 +173,8 @@ TEST(Divergence, EndsTheRunAndKeepsTheCheckpoints) {
 TEST(WeightCopies, LiveForAStepAndFollowEveryChange) {
     nn::Linear layer(128, 256), fresh(128, 256);
     nn::initialize(*layer, 1);
-    const auto root = std::make_shared<torch::nn::Module>(), other = std::make_shared<torch::nn::Module>();
+    const auto root = std::make_shared<torch::nn::Module>(),
+               other = std::make_shared<torch::nn::Module>();
     root->register_module("layer", layer.ptr());
     other->register_module("layer", fresh.ptr());
     const auto precision = nn::attach_precision(*root, {});
@@ -176,7 +182,8 @@ TEST(WeightCopies, LiveForAStepAndFollowEveryChange) {
     const auto use = [](nn::Precision& p, const std::string& recipe) {
         p.set_plan(plan::uniform_plan(p.table(), recipe));
     };
-    const at::Tensor x = at::arange(64 * 128).remainder(97).div(97.0).view({64, 128}).to(at::kFloat);
+    const at::Tensor x =
+        at::arange(64 * 128).remainder(97).div(97.0).view({64, 128}).to(at::kFloat);
     const auto pass = [&](nn::Linear& l) {
         at::Tensor input = x.clone().set_requires_grad(true);
         const at::Tensor y = l(input);
@@ -195,8 +202,9 @@ TEST(WeightCopies, LiveForAStepAndFollowEveryChange) {
         const std::int64_t both = nn::weight_cache_bytes(*root);
         for (int i = 0; i < 4; ++i) EXPECT_TRUE(pass(layer).equal(first));  // (a)
         EXPECT_EQ(nn::weight_cache_bytes(*root), both);
-        const std::int64_t copy = ops::quantize(layer->weight.detach(),
-                                                (*precision->recipe(0))[plan::Slot::kFprop].b).bytes();
+        const std::int64_t copy =
+            ops::quantize(layer->weight.detach(), (*precision->recipe(0))[plan::Slot::kFprop].b)
+                .bytes();
         EXPECT_EQ(both, 2 * copy);  // W and W^T are kept side by side
         use(*precision, "int8");
         pass(layer);

@@ -116,8 +116,12 @@ public:
         if (record.step == stop_after) stop = true;
     }
     void on_eval(const EvalRecord& record) override { evals.push_back(record); }
-    void on_plan(const SnipEvent& event, const plan::LayerTable&) override { plans.push_back(event); }
-    void on_checkpoint(std::int64_t, const std::string& dir) override { checkpoints.push_back(dir); }
+    void on_plan(const SnipEvent& event, const plan::LayerTable&) override {
+        plans.push_back(event);
+    }
+    void on_checkpoint(std::int64_t, const std::string& dir) override {
+        checkpoints.push_back(dir);
+    }
     void on_message(const std::string& message) override { messages += message + "\n"; }
 
     std::vector<double> losses() const {
@@ -155,7 +159,8 @@ inline void expect_same_checkpoint(const std::string& a, const std::string& b) {
                              "precision.json", "config.json"}) {
         const std::string left = read_file(a + "/" + name);
         EXPECT_FALSE(left.empty()) << a << "/" << name;
-        EXPECT_TRUE(left == read_file(b + "/" + name)) << a << " and " << b << " differ in " << name;
+        EXPECT_TRUE(left == read_file(b + "/" + name))
+            << a << " and " << b << " differ in " << name;
     }
 }
 

@@ -24,20 +24,39 @@ protected:
         folder_ = fs::temp_directory_path() /
                   ("subbyte_inspect_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
         fs::create_directories(folder_ / "plans");
-        add({{"type", "run"}, {"model", "llama-9m"}, {"precision", "snip"}, {"optimizer", "adamw"},
-             {"parameters", 1000}, {"layers", 15}, {"total_steps", 10}});
+        add({{"type", "run"},
+             {"model", "llama-9m"},
+             {"precision", "snip"},
+             {"optimizer", "adamw"},
+             {"parameters", 1000},
+             {"layers", 15},
+             {"total_steps", 10}});
     }
     ~InspectRun() override { fs::remove_all(folder_); }
 
     void add(const json& record) { log_ += record.dump() + "\n"; }
     void add_step(int step, double seconds, double tokens, json loss = 4.0) {
-        add({{"type", "step"}, {"step", step}, {"total", 10}, {"loss", loss}, {"seconds", seconds},
-             {"tokens_per_second", tokens}, {"fp4_share", 0.5}, {"bits", 6.0}, {"applied", true}});
+        add({{"type", "step"},
+             {"step", step},
+             {"total", 10},
+             {"loss", loss},
+             {"seconds", seconds},
+             {"tokens_per_second", tokens},
+             {"fp4_share", 0.5},
+             {"bits", 6.0},
+             {"applied", true}});
     }
     void add_plan(int step, double seconds) {
-        add({{"type", "plan"}, {"step", step}, {"applied", true}, {"changed_slots", 6},
-             {"efficiency", "fp4-share"}, {"target", 0.5}, {"reached", 0.52},
-             {"statistics_seconds", seconds}, {"probe_seconds", 2 * seconds}, {"solve_seconds", seconds}});
+        add({{"type", "plan"},
+             {"step", step},
+             {"applied", true},
+             {"changed_slots", 6},
+             {"efficiency", "fp4-share"},
+             {"target", 0.5},
+             {"reached", 0.52},
+             {"statistics_seconds", seconds},
+             {"probe_seconds", 2 * seconds},
+             {"solve_seconds", seconds}});
     }
     void write(const std::string& name, const std::string& text) {
         std::ofstream(folder_ / name, std::ios::binary) << text;

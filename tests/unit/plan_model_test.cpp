@@ -33,8 +33,8 @@ TEST(PlanModel, LayerTypesHaveTheSharesOfTheirShapes) {
     for (const LayerType& type : layer_types(plan.table)) {
         if (type.candidate) blocks += type.flops_share;
     }
-    const std::map<std::string, double> expected{{"q_proj", 7.84},  {"k_proj", .98},
-                                                 {"v_proj", .98},   {"o_proj", 7.84},
+    const std::map<std::string, double> expected{{"q_proj", 7.84},     {"k_proj", .98},
+                                                 {"v_proj", .98},      {"o_proj", 7.84},
                                                  {"gate_proj", 27.45}, {"down_proj", 27.45}};
     for (const LayerType& type : layer_types(plan.table)) {
         if (type.type == "lm_head") {
