@@ -138,7 +138,8 @@ install_packages() {
         "run this again in a terminal, or ask an administrator for: apt-get install $*"
     quietly "${as_root[@]}" apt-get update -q ||
         say "apt-get update failed; trying with the old lists"
-    apt-get install --assume-no --no-install-recommends "$@" 2>/dev/null |
+    # Answering no to the question is a failure to apt-get, and not to us.
+    { apt-get install --assume-no --no-install-recommends "$@" 2>/dev/null || true; } |
         sed -n -E 's/^(Need to get|After this)/setup:   &/p'
     quietly "${as_root[@]}" apt-get install -y -q --no-install-recommends "$@" ||
         fail "apt-get could not install: $*" \
