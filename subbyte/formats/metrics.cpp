@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "subbyte/core/parallel.h"
+#include "subbyte/formats/code_stream.h"
 
 namespace subbyte::formats {
 namespace {
@@ -20,25 +21,15 @@ struct RowSums {
     std::int64_t saturated = 0, underflow = 0, nonfinite = 0;
 };
 
-// Decoded magnitude / scale of the largest code, recognised on the code itself.
-bool is_largest(const QuantSpec& spec, const std::uint8_t* row, std::int64_t col,
-                std::uint32_t largest) {
-    if (spec.element->bits == 4) {
-        const std::uint32_t code = (row[col / 2] >> (4 * (col % 2))) & 0xFu;
-        const bool integer = spec.element->kind == ElementKind::kInteger;
-        return (integer && code > 8 ? 16 - code : code & 7) == largest;
-    }
-    const std::uint32_t code = row[col];
-    const bool integer = spec.element->kind == ElementKind::kInteger;
-    return (integer && code > 128 ? 256 - code : code & 127) == largest;
-}
-
 RowSums sum_row(const MatrixView& source, const QuantSpec& spec, const PackedView& packed,
                 const float* decoded, std::int64_t r) {
     constexpr double kClipped = 1.0 - 0x1p-20;
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
     const bool coded = spec.is_scaled();
-    const std::uint32_t largest =
-        coded ? encode(*spec.element, spec.element->max, Rounding::kNearestEven) : 0;
+    const int bits = coded ? spec.element->bits : 0;
+    const std::uint32_t top = coded ? encode(*spec.element, kInfinity, Rounding::kNearestEven) : 0;
+    const std::uint32_t bottom =
+        coded ? encode(*spec.element, -kInfinity, Rounding::kNearestEven) : 0;
     const std::uint8_t* const row =
         coded ? packed.codes + r * row_bytes(spec, source.cols) : nullptr;
     std::array<double, 8> error{}, power{};
@@ -56,8 +47,9 @@ RowSums sum_row(const MatrixView& source, const QuantSpec& spec, const PackedVie
         power[lane] += x * x;
         sums.max_error = std::max(sums.max_error, std::abs(difference));
         if (y == 0.0 && x != 0.0) ++sums.underflow;
-        if (coded && std::abs(y) < std::abs(x) * kClipped && is_largest(spec, row, c, largest)) {
-            ++sums.saturated;
+        if (coded && std::abs(y) < std::abs(x) * kClipped) {
+            const std::uint32_t code = load_code(row, bits, c);
+            if (code == (x > 0.0 ? top : bottom)) ++sums.saturated;
         }
     }
     for (std::size_t lane = 0; lane < error.size(); ++lane) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "subbyte/core/float_mode.h"
+#include "subbyte/formats/code_stream.h"
 #include "subbyte/formats/float_bits.h"
 
 namespace subbyte::formats {
@@ -15,26 +16,6 @@ namespace {
 
 constexpr float kLargestFloat = std::numeric_limits<float>::max();
 constexpr float kUe4m3Max = 448.0f;
-
-void store_code(std::uint8_t* row, int bits, std::int64_t col, std::uint32_t code) {
-    switch (bits) {
-        case 4: row[col / 2] |= static_cast<std::uint8_t>(code << (4 * (col % 2))); break;
-        case 8: row[col] = static_cast<std::uint8_t>(code); break;
-        case 16:
-            row[2 * col] = static_cast<std::uint8_t>(code);
-            row[2 * col + 1] = static_cast<std::uint8_t>(code >> 8);
-            break;
-        default: break;
-    }
-}
-
-std::uint32_t load_code(const std::uint8_t* row, int bits, std::int64_t col) {
-    switch (bits) {
-        case 4: return (row[col / 2] >> (4 * (col % 2))) & 0xFu;
-        case 8: return row[col];
-        default: return row[2 * col] | (std::uint32_t{row[2 * col + 1]} << 8);
-    }
-}
 
 // Largest magnitude of each tile, as float bits: NaN and Inf come out above every finite number.
 std::vector<std::uint32_t> tile_amax_bits(const MatrixView& source, const TileGrid& grid) {

@@ -99,7 +99,7 @@ int e8m0_exponent(const ElementFormat& element, ScaleRule rule, float amax) {
 }
 
 float fp32_scale(const ElementFormat& element, float amax) {
-    if (to_bits(amax) == 0) return 1.0f;
+    if (to_bits(amax) == 0) return element.has_zero() ? 1.0f : 0.0f;
     const float scale = amax / element.max;
     return to_bits(scale) == 0 ? power_of_two(-149) : scale;
 }

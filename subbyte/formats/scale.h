@@ -42,8 +42,8 @@ std::uint8_t encode_scale(ScaleFormat format, float scale);
 // that kEven rounds to has bits - 2 digits (MXINT8's 6 for INT8).
 int e8m0_exponent(const ElementFormat& element, ScaleRule rule, float amax);
 
-// FP32 scale of a tile with this finite amax >= 0: amax / max in float32, 1 for a zero tile, and
-// 2^-149 where the quotient would round to zero.
+// FP32 scale of a tile with this finite amax >= 0: amax / max in float32, and 2^-149 where the
+// quotient would round to zero. For a zero tile 1, or 0 when the element has no zero of its own.
 float fp32_scale(const ElementFormat& element, float amax);
 
 }  // namespace subbyte::formats

@@ -27,8 +27,17 @@ using QuantizeKernel = Kernel<QuantizeProblem, void (*)(const MatrixView&, const
 using DequantizeKernel = Kernel<QuantSpec, void (*)(const PackedView&, const QuantSpec&,
                                                     std::int64_t, std::int64_t, float*)>;
 
+// The vector kernels take every view, and the specs that RowOps has loops for.
+Refusal vector_refusal(const QuantSpec& spec) {
+    if (spec.is_scaled() && !has_row_ops(*spec.element)) {
+        return fmt::format("element {} is reference only so far", spec.element->name);
+    }
+    return {};
+}
+
 constexpr auto accept_quantize = [](const QuantizeProblem&) { return Refusal{}; };
 constexpr auto accept_dequantize = [](const QuantSpec&) { return Refusal{}; };
+constexpr auto refuse_quantize = [](const QuantizeProblem& p) { return vector_refusal(p.spec); };
 
 template <const RowOps& (*kOps)()>
 void quantize_with(const MatrixView& source, const QuantSpec& spec, const NoiseAddress& noise,
@@ -42,16 +51,15 @@ void dequantize_with(const PackedView& packed, const QuantSpec& spec, std::int64
     dequantize_tiled(kOps(), packed, spec, rows, cols, out);
 }
 
-// The vector kernels take every spec and every view.
 constexpr std::array<QuantizeKernel, 3> kQuantize{{
-    {"avx512", Isa::kAvx512, accept_quantize, quantize_with<avx512_row_ops>},
-    {"avx2", Isa::kAvx2, accept_quantize, quantize_with<avx2_row_ops>},
+    {"avx512", Isa::kAvx512, refuse_quantize, quantize_with<avx512_row_ops>},
+    {"avx2", Isa::kAvx2, refuse_quantize, quantize_with<avx2_row_ops>},
     {"reference", Isa::kReference, accept_quantize, formats::quantize_reference},
 }};
 
 constexpr std::array<DequantizeKernel, 3> kDequantize{{
-    {"avx512", Isa::kAvx512, accept_dequantize, dequantize_with<avx512_row_ops>},
-    {"avx2", Isa::kAvx2, accept_dequantize, dequantize_with<avx2_row_ops>},
+    {"avx512", Isa::kAvx512, vector_refusal, dequantize_with<avx512_row_ops>},
+    {"avx2", Isa::kAvx2, vector_refusal, dequantize_with<avx2_row_ops>},
     {"reference", Isa::kReference, accept_dequantize, formats::dequantize_reference},
 }};
 

@@ -91,10 +91,18 @@ struct RowOps {
     void (*decode_bf16)(const std::uint8_t* codes, std::int64_t count, float* out);
 };
 
-// Place of a scaled element format in RowOps::encode and RowOps::decode: e4m3, e5m2, e2m1, int8,
-// int4.
+// Place of a scaled element format in RowOps::encode and RowOps::decode: the first five rows of
+// formats::element_formats(), e4m3, e5m2, e2m1, int8, int4.
 inline int element_index(const formats::ElementFormat& element) {
     return static_cast<int>(&element - formats::element_formats().data());
+}
+
+// False for the elements that only the reference knows.
+inline bool has_row_ops(const formats::ElementFormat& element) {
+    for (const formats::ElementFormat& known : formats::element_formats().first(5)) {
+        if (&known == &element) return true;
+    }
+    return false;
 }
 
 const RowOps& avx2_row_ops();
