@@ -13,44 +13,14 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/kernels/gemm/gemm_report.h"
-#include "subbyte/kernels/quantize/quantize.h"
+#include "tests/kernels/gemm_operands.h"
 
 namespace subbyte::kernels {
 namespace {
 
-using formats::MatrixView;
 using formats::PackedView;
 using formats::parse_spec;
 using formats::QuantSpec;
-
-std::vector<float> values(std::int64_t count, std::uint64_t seed) {
-    std::vector<float> x(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < x.size(); ++i) {
-        x[i] = static_cast<float>(static_cast<std::int32_t>(noise_block({seed, 0, 0, 0}, i)[0])) *
-               0x1p-31f;
-    }
-    return x;
-}
-
-struct Operand {
-    std::vector<std::uint8_t> codes, scale_codes;
-    std::vector<float> scales, decoded;
-    float global = 1.0f;
-    PackedView view() { return {codes.data(), scales.data(), scale_codes.data(), &global}; }
-};
-
-Operand pack(const std::vector<float>& x, std::int64_t rows, std::int64_t cols,
-             const QuantSpec& spec) {
-    Operand operand;
-    operand.codes.resize(static_cast<std::size_t>(rows * formats::row_bytes(spec, cols)));
-    const auto tiles = static_cast<std::size_t>(formats::TileGrid(spec.tile, rows, cols).count());
-    operand.scales.resize(tiles);
-    operand.scale_codes.resize(tiles);
-    operand.decoded.resize(x.size());
-    quantize({x.data(), rows, cols, cols, 1}, spec, {}, operand.view());
-    formats::dequantize_reference(operand.view(), spec, rows, cols, operand.decoded.data());
-    return operand;
-}
 
 // Float32 triple loop: what a dense matmul of the layer above does, up to the order of its sums.
 void plain_matmul(std::int64_t m, std::int64_t n, std::int64_t k, const float* a, const float* b,
@@ -75,10 +45,6 @@ public:
         set_dense_matmul(nullptr);
         force_kernels("");
     }
-};
-
-struct Shape {
-    std::int64_t m, n, k;
 };
 
 TEST(Gemm, EveryKernelStaysWithinItsBoundOfTheDoubleSum) {
@@ -132,16 +98,19 @@ TEST(Gemm, EveryKernelStaysWithinItsBoundOfTheDoubleSum) {
 }
 
 TEST(Gemm, WithoutADenseMatmulTheReferenceRunsAndSaysWhy) {
-    const QuantSpec spec = parse_spec("fp8");
-    const GemmProblem problem{2, 3, 4, spec, spec};
+    const QuantSpec spec = parse_spec("e4m3:1x8:f32");
+    const GemmProblem problem{2, 3, 12, spec, spec};
     const auto candidates = explain_gemm(problem);
-    ASSERT_EQ(candidates.size(), 2u);
-    EXPECT_EQ(candidates[0].kernel, "decode_dense");
-    EXPECT_FALSE(candidates[0].refusal.empty());
-    EXPECT_TRUE(candidates[1].chosen);
-    Operand a = pack(values(8, 1), 2, 4, spec), b = pack(values(12, 2), 3, 4, spec);
+    ASSERT_GE(candidates.size(), 2u);
+    const Candidate& dense = candidates[candidates.size() - 2];
+    EXPECT_EQ(dense.kernel, "decode_dense");
+    EXPECT_FALSE(dense.refusal.empty());
+    EXPECT_TRUE(candidates.back().chosen);
+    Operand a = pack(values(24, 1), 2, 12, spec), b = pack(values(36, 2), 3, 12, spec);
     std::vector<float> d(6);
-    EXPECT_EQ(gemm(problem, {a.view(), b.view(), d.data()}).kernel, "reference");
+    const GemmRun run = gemm(problem, {a.view(), b.view(), d.data()});
+    EXPECT_EQ(run.kernel, "reference");
+    EXPECT_FALSE(run.native);
     force_kernels("gemm=decode_dense");
     EXPECT_THROW(gemm(problem, {a.view(), b.view(), d.data()}), Error);
     force_kernels("gemm=magic");
@@ -188,6 +157,7 @@ TEST(Gemm, NanScalesReachTheResult) {
 }
 
 TEST(GemmReport, CountsRunsPerPairAndKernel) {
+    force_kernels("gemm=reference");
     reset_gemm_report();
     const QuantSpec fp8 = parse_spec("fp8"), fp4 = parse_spec("fp4");
     Operand a8 = pack(values(8, 1), 2, 4, fp8), b8 = pack(values(12, 2), 3, 4, fp8);
@@ -212,6 +182,7 @@ TEST(GemmReport, CountsRunsPerPairAndKernel) {
     EXPECT_EQ(report[1].runs, 1);
     reset_gemm_report();
     EXPECT_TRUE(gemm_report().empty());
+    force_kernels("");
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include "subbyte/core/error.h"
 #include "subbyte/core/parallel.h"
 #include "subbyte/kernels/gemm/gemm_report.h"
+#include "subbyte/kernels/gemm/kernels.h"
+#include "subbyte/kernels/gemm/pair_rules.h"
 #include "subbyte/kernels/quantize/quantize.h"
 
 namespace subbyte::kernels {
@@ -62,6 +64,14 @@ void run_reference(const GemmProblem& p, const GemmOperands& operands) {
     });
 }
 
+// The integer kernels multiply E2M1 doubled.
+template <const PanelKernel& (*kPanels)(int)>
+void run_integers(const GemmProblem& p, const GemmOperands& operands) {
+    run_panels(kPanels(scale_block(p)), integer_unit(p), p, operands);
+}
+
+Refusal refuse_integers(const GemmProblem& p) { return refuse_pair(p, {"e2m1", "int4", "int8"}); }
+
 Refusal refuse_decode_dense(const GemmProblem&) {
     return dense_matmul() ? "" : "no dense matmul is installed (set_dense_matmul)";
 }
@@ -70,10 +80,14 @@ Refusal accept_any(const GemmProblem&) { return {}; }
 
 using GemmKernel = Kernel<GemmProblem, void (*)(const GemmProblem&, const GemmOperands&)>;
 
-constexpr std::array<GemmKernel, 2> kKernels{{
-    {"decode_dense", Isa::kReference, refuse_decode_dense, run_decode_dense},
-    {"reference", Isa::kReference, accept_any, run_reference},
-}};
+constexpr std::array kKernels{
+    GemmKernel{"avx512_vnni", Isa::kAvx512, refuse_integers, run_integers<avx512_vnni_panels>},
+    GemmKernel{"decode_dense", Isa::kReference, refuse_decode_dense, run_decode_dense},
+    GemmKernel{"reference", Isa::kReference, accept_any, run_reference},
+};
+
+// The entries that multiply the codes as they are stored.
+bool is_native(std::string_view name) { return name != "decode_dense" && name != "reference"; }
 
 std::span<const GemmKernel> kernels() { return kKernels; }
 
@@ -107,7 +121,7 @@ void set_dense_matmul(DenseMatmul matmul) { dense_matmul() = std::move(matmul); 
 GemmRun gemm(const GemmProblem& problem, const GemmOperands& operands) {
     check(problem, operands);
     const GemmKernel& kernel = choose("gemm", kernels(), problem);
-    const GemmRun run{kernel.name, false};
+    const GemmRun run{kernel.name, is_native(kernel.name)};
     if (problem.m > 0 && problem.n > 0) {
         if (problem.k > 0) {
             kernel.run(problem, operands);

@@ -13,6 +13,7 @@
 // GCC 12 warns about the deliberately undefined operands inside its own intrinsics (GCC bug
 // 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 
 namespace subbyte::kernels {
 namespace {

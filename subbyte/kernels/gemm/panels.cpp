@@ -1,0 +1,227 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/kernels/gemm/panels.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "subbyte/core/aligned_buffer.h"
+#include "subbyte/core/parallel.h"
+
+namespace subbyte::kernels {
+namespace {
+
+using formats::PackedView;
+using formats::QuantSpec;
+using formats::ScaleFormat;
+using formats::TileGrid;
+
+constexpr std::int64_t kPanelBytes = 32 << 10;    // of a slice of an A panel: stays in L1
+constexpr std::int64_t kColumnBytes = 560 << 10;  // of a block of B panels: stays in L2
+constexpr std::int64_t kPackGrain = 1 << 14;      // codes that are worth a task
+constexpr std::int64_t kTileGrain = 1 << 20;      // multiply-adds that are worth a task
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// One side as panels.
+struct Panels {
+    const PanelSide* side;
+    std::int64_t count, chunks, blocks;
+    std::int64_t bytes;  // of one panel
+    std::uint8_t* data;
+    float* scales;
+    std::int32_t* sums;
+};
+
+struct Scratch {
+    AlignedBuffer<std::uint8_t> data;
+    AlignedBuffer<float> scales;
+    AlignedBuffer<std::int32_t> sums;
+};
+
+const std::array<float, 256>& scale_values(ScaleFormat format) {
+    const auto make = [](ScaleFormat of) {
+        std::array<float, 256> values;
+        for (int code = 0; code < 256; ++code) {
+            values[static_cast<std::size_t>(code)] =
+                formats::decode_scale(of, static_cast<std::uint8_t>(code));
+        }
+        return values;
+    };
+    static const std::array<float, 256> e8m0 = make(ScaleFormat::kE8m0);
+    static const std::array<float, 256> ue4m3 = make(ScaleFormat::kUe4m3);
+    return format == ScaleFormat::kE8m0 ? e8m0 : ue4m3;
+}
+
+// The scales of one panel, one per block and row, second level included; 0 behind the end of K and
+// of the rows.
+void expand_scales(const PackedView& view, const QuantSpec& spec, const TileGrid& grid,
+                   std::int64_t first, std::int64_t rows, int panel_rows, int block,
+                   std::int64_t blocks, float* out) {
+    std::fill_n(out, blocks * panel_rows, 0.0f);
+    if (!spec.is_scaled()) {
+        for (std::int64_t q = 0; q < blocks; ++q) std::fill_n(out + q * panel_rows, rows, 1.0f);
+        return;
+    }
+    const float global =
+        spec.second_level && view.global_scale != nullptr ? *view.global_scale : 1.0f;
+    const std::int64_t per_tile = grid.grid_cols == 1 ? blocks : grid.tile_cols / block;
+    for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t tiles = (first + i) / grid.tile_rows * grid.grid_cols;
+        std::int64_t q = 0;
+        for (std::int64_t t = 0; t < grid.grid_cols; ++t) {
+            const float scale = (spec.scale == ScaleFormat::kFp32
+                                     ? view.scales_f32[tiles + t]
+                                     : scale_values(spec.scale)[view.scale_codes[tiles + t]]) *
+                                global;
+            for (const std::int64_t end = std::min(blocks, (t + 1) * per_tile); q < end; ++q) {
+                out[q * panel_rows + i] = scale;
+            }
+        }
+    }
+}
+
+Panels pack(const PanelKernel& kernel, const PanelSide& side, const PackedView& view,
+            const QuantSpec& spec, std::int64_t rows, std::int64_t k, Scratch& scratch) {
+    Panels panels{&side,  divide_up(rows, side.rows), divide_up(k, kChunk), 0, 0, nullptr, nullptr,
+                  nullptr};
+    const std::int64_t all_blocks = panels.chunks * (kChunk / kernel.block);
+    panels.blocks = all_blocks * side.rows;
+    panels.bytes = panels.chunks * kChunk * kernel.carrier_bytes * side.rows;
+    const auto total = [&](std::int64_t each) {
+        return static_cast<std::size_t>(panels.count * each);
+    };
+    panels.data = scratch.data.reserve(total(panels.bytes));
+    panels.scales = scratch.scales.reserve(total(panels.blocks));
+    if (side.sums) panels.sums = scratch.sums.reserve(total(panels.blocks));
+
+    const CodeRows source{
+        view.codes,   formats::row_bytes(spec, k),
+        rows,         k,
+        spec.element, spec.element->bits <= 8 ? &code_values(*spec.element) : nullptr};
+    const TileGrid grid(spec.tile, rows, k);
+    const std::int64_t grain = std::max<std::int64_t>(1, kPackGrain / (k * side.rows));
+    parallel_for(panels.count, grain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t p = begin; p < end; ++p) {
+            const std::int64_t first = p * side.rows;
+            side.pack(source, first, kernel.block, panels.data + p * panels.bytes,
+                      side.sums ? panels.sums + p * panels.blocks : nullptr);
+            expand_scales(view, spec, grid, first, source.rows_from(first, side.rows), side.rows,
+                          kernel.block, divide_up(k, kernel.block),
+                          panels.scales + p * panels.blocks);
+        }
+    });
+    return panels;
+}
+
+// K is cut so that a slice of an A panel stays in the first cache, evenly and in whole chunks.
+std::int64_t slice_chunks(const PanelKernel& kernel, std::int64_t chunks) {
+    const std::int64_t most =
+        std::max<std::int64_t>(1, kPanelBytes / (kernel.a.rows * kChunk * kernel.carrier_bytes));
+    return divide_up(chunks, divide_up(chunks, most));
+}
+
+class TileLoop {
+public:
+    TileLoop(const PanelKernel& kernel, float factor, const GemmProblem& problem, const Panels& a,
+             const Panels& b, float* d)
+        : kernel_(kernel),
+          factor_(factor),
+          problem_(problem),
+          a_(a),
+          b_(b),
+          d_(d),
+          slice_(slice_chunks(kernel, a.chunks)) {
+        column_panels_ = std::max<std::int64_t>(
+            2, kColumnBytes / (slice_ * kChunk * kernel.carrier_bytes * kernel.b.rows));
+        // Tasks side by side share a block of columns; where K is cut each task reads it anew.
+        row_panels_ = slice_ == a.chunks ? 4 : 32;
+    }
+
+    void run() const {
+        const std::int64_t row_tasks = divide_up(a_.count, row_panels_);
+        const std::int64_t tasks = row_tasks * divide_up(b_.count, column_panels_);
+        const std::int64_t work =
+            row_panels_ * column_panels_ * kernel_.a.rows * kernel_.b.rows * problem_.k;
+        const std::int64_t grain = std::max<std::int64_t>(1, kTileGrain / work);
+        parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t t = begin; t < end; ++t) {
+                task(t % row_tasks * row_panels_, t / row_tasks * column_panels_);
+            }
+        });
+    }
+
+private:
+    void task(std::int64_t row, std::int64_t column) const {
+        const std::int64_t row_end = std::min(a_.count, row + row_panels_);
+        const std::int64_t column_end = std::min(b_.count, column + column_panels_);
+        for (std::int64_t chunk = 0; chunk < a_.chunks; chunk += slice_) {
+            for (std::int64_t i = row; i < row_end; ++i) {
+                for (std::int64_t j = column; j < column_end; ++j) tile(i, j, chunk);
+            }
+        }
+    }
+
+    void tile(std::int64_t i, std::int64_t j, std::int64_t chunk) const {
+        const int tile_rows = kernel_.a.rows, tile_cols = kernel_.b.rows;
+        const std::int64_t block = chunk * (kChunk / kernel_.block);
+        const std::int64_t k = chunk * kChunk;
+        const std::int64_t rows = std::min<std::int64_t>(tile_rows, problem_.m - i * tile_rows);
+        const std::int64_t cols = std::min<std::int64_t>(tile_cols, problem_.n - j * tile_cols);
+        float* const d = d_ + i * tile_rows * problem_.n + j * tile_cols;
+        const bool last = chunk + slice_ >= a_.chunks;
+        TileArgs args{a_.data + i * a_.bytes + k * kernel_.carrier_bytes * tile_rows,
+                      b_.data + j * b_.bytes + k * kernel_.carrier_bytes * tile_cols,
+                      a_.scales + i * a_.blocks + block * tile_rows,
+                      b_.scales + j * b_.blocks + block * tile_cols,
+                      a_.sums == nullptr ? nullptr : a_.sums + i * a_.blocks + block * tile_rows,
+                      b_.sums == nullptr ? nullptr : b_.sums + j * b_.blocks + block * tile_cols,
+                      last ? problem_.k - k : slice_ * kChunk,
+                      d,
+                      problem_.n,
+                      chunk > 0,
+                      last ? factor_ : 1.0f};
+        if (rows == tile_rows && cols == tile_cols) {
+            kernel_.multiply(args);
+            return;
+        }
+        // Part of a tile: beside D, then copied.
+        alignas(64) float whole[kMostTile] = {};
+        const auto bytes = static_cast<std::size_t>(cols) * sizeof(float);
+        args.d = whole;
+        args.d_stride = tile_cols;
+        for (std::int64_t r = 0; args.accumulate && r < rows; ++r) {
+            std::memcpy(whole + r * tile_cols, d + r * problem_.n, bytes);
+        }
+        kernel_.multiply(args);
+        for (std::int64_t r = 0; r < rows; ++r) {
+            std::memcpy(d + r * problem_.n, whole + r * tile_cols, bytes);
+        }
+    }
+
+    static constexpr int kMostTile = 6 * 32;  // elements of the largest tile
+    const PanelKernel& kernel_;
+    float factor_;
+    const GemmProblem& problem_;
+    const Panels &a_, &b_;
+    float* d_;
+    std::int64_t slice_;  // chunks
+    std::int64_t column_panels_ = 0, row_panels_ = 0;
+};
+
+}  // namespace
+
+float integer_unit(const GemmProblem& problem) {
+    return code_values(*problem.a.element).unit * code_values(*problem.b.element).unit;
+}
+
+void run_panels(const PanelKernel& kernel, float factor, const GemmProblem& problem,
+                const GemmOperands& operands) {
+    thread_local Scratch a_scratch, b_scratch;
+    const Panels a = pack(kernel, kernel.a, operands.a, problem.a, problem.m, problem.k, a_scratch);
+    const Panels b = pack(kernel, kernel.b, operands.b, problem.b, problem.n, problem.k, b_scratch);
+    TileLoop(kernel, factor, problem, a, b, operands.d).run();
+}
+
+}  // namespace subbyte::kernels

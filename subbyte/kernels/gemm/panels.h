@@ -1,0 +1,74 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// GEMMs on packed codes. Both operands are decoded into panels: a few rows each, in the number
+// format that the dot product of the processor multiplies ("carrier": int8, int16, bfloat16,
+// float), in the order in which it reads them. A panel of A times a panel of B is one tile of D,
+// summed block by block along K: within a block of codes that share their scales on both sides
+// the codes are multiplied as they are, then the sum is scaled and added to D in float32. The
+// order along K is fixed, so the result does not depend on the number of threads.
+//
+// This header and panels.cpp know no instruction set; a PanelKernel brings the inner loops.
+#pragma once
+
+#include <cstdint>
+
+#include "subbyte/kernels/gemm/code_values.h"
+#include "subbyte/kernels/gemm/gemm.h"
+
+namespace subbyte::kernels {
+
+// Panels hold K in whole chunks of this many codes, zeros behind the end.
+inline constexpr std::int64_t kChunk = 128;
+
+// The codes of one operand.
+struct CodeRows {
+    const std::uint8_t* codes;
+    std::int64_t stride;  // bytes per row
+    std::int64_t rows, k;
+    const formats::ElementFormat* element;
+    const CodeValues* values;  // null for 16-bit codes
+
+    std::int64_t rows_from(std::int64_t first, std::int64_t most) const {
+        return rows - first < most ? rows - first : most;
+    }
+};
+
+// How one side becomes panels.
+struct PanelSide {
+    int rows;   // per panel
+    bool sums;  // wants `sums`: a correction for an offset that the other side's carriers have
+
+    // Decodes rows [first, first + rows) to `data` (rows * K in chunks carriers) and, where
+    // wanted, writes one sum per block and row ([block][row]). Rows behind the end become zeros.
+    void (*pack)(const CodeRows& source, std::int64_t first, int block, std::uint8_t* data,
+                 std::int32_t* sums);
+};
+
+// One tile of D: (panel of A) * (panel of B)^T over a slice of K.
+struct TileArgs {
+    const std::uint8_t *a, *b;         // carriers
+    const float *a_scales, *b_scales;  // [block][row of the panel]
+    const std::int32_t *a_sums, *b_sums;
+    std::int64_t k;  // codes of the slice; a multiple of kChunk but for the last slice
+    float* d;        // rows of A's panel x rows of B's panel, row stride d_stride
+    std::int64_t d_stride;
+    bool accumulate;  // add to what D holds (later slices)
+    float factor;     // multiplies the finished tile; a power of two
+};
+
+struct PanelKernel {
+    PanelSide a, b;
+    int carrier_bytes;
+    int block;  // codes per scale, divides kChunk
+    void (*multiply)(const TileArgs& tile);
+};
+
+// Runs the whole GEMM; `factor` multiplies the result.
+void run_panels(const PanelKernel& kernel, float factor, const GemmProblem& problem,
+                const GemmOperands& operands);
+
+// What is common to the integer kernels: E2M1 codes count in halves.
+float integer_unit(const GemmProblem& problem);
+
+}  // namespace subbyte::kernels

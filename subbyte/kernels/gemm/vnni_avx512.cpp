@@ -1,0 +1,119 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// INT8, INT4 and E2M1 (doubled: an integer up to 12) by the VNNI dot product of signed with
+// unsigned bytes. B is stored as value + 128; what that adds, 128 * (sum of the block of A), is
+// taken off in the start value of each sum. Block sums are exact, so the result is within
+// (blocks + 3) * 2^-24 of the sum of absolute products.
+#include "subbyte/kernels/gemm/kernels.h"
+#include "subbyte/kernels/gemm/tiles_avx512-inl.h"
+
+namespace subbyte::kernels {
+namespace {
+
+struct Int8Dot {
+    using Sum = I;
+    static constexpr int kWords = kChunk / 4;
+    static I start(const std::int32_t* sums, int row) { return _mm512_set1_epi32(sums[row]); }
+    static const std::int32_t* next(const std::int32_t* sums) { return sums + kTileRows; }
+    static I dot(I sum, std::int32_t a, I b) {
+        return _mm512_dpbusd_epi32(sum, b, _mm512_set1_epi32(a));
+    }
+    static F to_float(I sum) { return int_to_float(sum); }
+};
+
+// -128 * the sum of each block of a chunk of one row, to sums[block][row].
+void block_sums(const I carriers[2], int block, std::int32_t* sums, int row) {
+    const I offset = _mm512_set1_epi8(-128);  // 128 unsigned
+    alignas(64) std::int32_t quads[32];       // of 4 carriers each
+    for (int v = 0; v < 2; ++v) {
+        I sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), offset, carriers[v]);
+        sum = add(sum, _mm512_shuffle_epi32(sum, _MM_PERM_BADC));
+        sum = add(sum, _mm512_shuffle_epi32(sum, _MM_PERM_CDAB));
+        _mm512_store_si512(quads + 16 * v, sum);
+    }
+    for (int q = 0; q < 128 / block; ++q) {
+        std::int32_t sum = 0;
+        for (int i = q * block / 4; i < (q + 1) * block / 4; i += 4) sum += quads[i];
+        sums[q * kTileRows + row] = -sum;
+    }
+}
+
+template <class Decode>
+void pack_a_as(const CodeRows& source, std::int64_t first, int block, std::uint8_t* data,
+               std::int32_t* sums) {
+    pack_rows<Decode>(source, first, data, [&](std::int64_t col, int row, const I carriers[2]) {
+        block_sums(carriers, block, sums + col / block * kTileRows, row);
+    });
+}
+
+void pack_a(const CodeRows& source, std::int64_t first, int block, std::uint8_t* data,
+            std::int32_t* sums) {
+    (source.element->bits == 4 ? pack_a_as<NibbleToInt8>
+                               : pack_a_as<Int8ToInt8>)(source, first, block, data, sums);
+}
+
+void pack_b(const CodeRows& source, std::int64_t first, int, std::uint8_t* data, std::int32_t*) {
+    (source.element->bits == 4
+         ? pack_columns<NibbleToInt8>
+         : pack_columns<Int8ToInt8>)(source, first, data, _mm512_set1_epi8(-128));
+}
+
+// One tile with 16 codes per scale: the block of B stays in registers, rows inside.
+void multiply_short_blocks(const TileArgs& t) {
+    constexpr int kWords = 4, kPerChunk = Int8Dot::kWords / kWords;
+    Accumulators acc;
+    load_tile(t, acc);
+    const auto* const a_panel = reinterpret_cast<const std::int32_t*>(t.a);
+    const auto* b = reinterpret_cast<const std::int32_t*>(t.b);
+    const float *a_scales = t.a_scales, *b_scales = t.b_scales;
+    const std::int32_t* sums = t.a_sums;
+    const std::int64_t blocks = (t.k + 15) / 16;
+    for (std::int64_t q = 0; q < blocks; ++q) {
+        const std::int32_t* a =
+            a_panel + q / kPerChunk * (kTileRows * Int8Dot::kWords) + q % kPerChunk * kWords;
+        I words[kWords][kTileVectors];
+#pragma GCC unroll 4
+        for (int w = 0; w < kWords; ++w) {
+            words[w][0] = _mm512_load_si512(b + w * kTileCols);
+            words[w][1] = _mm512_load_si512(b + w * kTileCols + kLanes);
+        }
+#pragma GCC unroll 6
+        for (int i = 0; i < kTileRows; ++i) {
+            const F row = set(a_scales[i]);
+            I sum[kTileVectors] = {Int8Dot::start(sums, i), Int8Dot::start(sums, i)};
+#pragma GCC unroll 4
+            for (int w = 0; w < kWords; ++w) {
+                const std::int32_t word = a[i * Int8Dot::kWords + w];
+                sum[0] = Int8Dot::dot(sum[0], word, words[w][0]);
+                sum[1] = Int8Dot::dot(sum[1], word, words[w][1]);
+            }
+#pragma GCC unroll 2
+            for (int j = 0; j < kTileVectors; ++j) {
+                acc[i][j] =
+                    mul_add(int_to_float(sum[j]), mul(row, load(b_scales + j * kLanes)), acc[i][j]);
+            }
+        }
+        b += kWords * kTileCols;
+        a_scales += kTileRows;
+        b_scales += kTileCols;
+        sums += kTileRows;
+    }
+    store_tile(t, acc);
+}
+
+constexpr PanelKernel panels(int block, void (*multiply)(const TileArgs&)) {
+    return {{kTileRows, true, pack_a}, {kTileCols, false, pack_b}, 1, block, multiply};
+}
+
+}  // namespace
+
+const PanelKernel& avx512_vnni_panels(int block) {
+    static constexpr PanelKernel k128 = panels(128, multiply_blocks<Int8Dot, 32>);
+    static constexpr PanelKernel k64 = panels(64, multiply_blocks<Int8Dot, 16>);
+    static constexpr PanelKernel k32 = panels(32, multiply_blocks<Int8Dot, 8>);
+    static constexpr PanelKernel k16 = panels(16, multiply_short_blocks);
+    return block == 128 ? k128 : block == 64 ? k64 : block == 32 ? k32 : k16;
+}
+
+}  // namespace subbyte::kernels

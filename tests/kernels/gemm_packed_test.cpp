@@ -1,0 +1,310 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels that multiply packed codes, against sums in double precision.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "subbyte/core/parallel.h"
+#include "subbyte/kernels/gemm/gemm.h"
+#include "tests/kernels/gemm_operands.h"
+
+namespace subbyte::kernels {
+namespace {
+
+using formats::parse_spec;
+using formats::QuantSpec;
+
+// Sizes around the tiles (6 x 32, 6 x 16), the blocks and the slices of K.
+const std::vector<Shape> kShapes{{1, 1, 1},    {1, 5, 2},    {2, 3, 5},      {7, 31, 33},
+                                 {6, 32, 128}, {33, 127, 7}, {127, 33, 129}, {5, 7, 2736},
+                                 {3, 17, 300}, {13, 65, 47}, {7, 33, 5500},  {31, 2, 127}};
+
+// A kernel, the elements it takes, and how many roundings of float32 its result has: one for each
+// scaled block, one for each code where the codes are summed in float32 too.
+struct KernelUnderTest {
+    std::string name;
+    std::vector<std::string> elements;
+    bool exact_blocks;
+};
+
+const std::vector<KernelUnderTest> kKernels{
+    {"avx512_vnni", {"e2m1", "int4", "int8"}, true},
+};
+
+const std::vector<std::pair<std::string, std::string>> kTilePairs{
+    {"1x128:f32", "128x128:f32"},
+    {"1x128:f32", "1x128:f32"},
+    {"row:f32", "tensor:f32"},
+    {"1x256:f32", "3x384:f32"},
+    {"1x64:f32", "1x128:f32"},
+    {"1x32:e8m0", "1x32:e8m0"},
+    {"1x16:ue4m3+f32", "16x16:ue4m3+f32"},
+    {"1x32:e8m0", "1x16:ue4m3"},
+    {"5x48:f32", "1x32:f32"}};
+
+bool available(const std::string& kernel) {
+    const QuantSpec spec = parse_spec("int4:row:f32");
+    for (const Candidate& candidate : explain_gemm({1, 1, 1, spec, spec})) {
+        if (candidate.kernel == kernel) return candidate.isa <= max_isa();
+    }
+    ADD_FAILURE() << "no kernel " << kernel;
+    return false;
+}
+
+// Forces a kernel while it lives.
+class Forced {
+public:
+    explicit Forced(const std::string& kernel) { force_kernels("gemm=" + kernel); }
+    ~Forced() { force_kernels(""); }
+};
+
+std::vector<float> multiply(const Shape& s, const QuantSpec& a_spec, Operand& a,
+                            const QuantSpec& b_spec, Operand& b, const std::string& kernel) {
+    const Forced forced(kernel);
+    // A result that is not written shows.
+    std::vector<float> d(static_cast<std::size_t>(s.m * s.n), 12345.0f);
+    const GemmRun run = gemm({s.m, s.n, s.k, a_spec, b_spec}, {a.view(), b.view(), d.data()});
+    EXPECT_EQ(run.kernel, kernel);
+    EXPECT_TRUE(run.native);
+    return d;
+}
+
+double largest_error_over_bound(const Shape& s, const Operand& a, const Operand& b,
+                                const std::vector<float>& d, double roundings) {
+    double worst = 0;
+    for (std::int64_t i = 0; i < s.m; ++i) {
+        for (std::int64_t j = 0; j < s.n; ++j) {
+            double sum = 0, absolute = 0, sizes = 0;
+            for (std::int64_t l = 0; l < s.k; ++l) {
+                const double x = a.decoded[static_cast<std::size_t>(i * s.k + l)];
+                const double y = b.decoded[static_cast<std::size_t>(j * s.k + l)];
+                sum += x * y;
+                absolute += std::abs(x * y);
+                sizes += std::abs(x) + std::abs(y);
+            }
+            const double error =
+                std::abs(static_cast<double>(d[static_cast<std::size_t>(i * s.n + j)]) - sum);
+            // The second term: subnormal values and results have fewer digits.
+            const double bound = roundings * 0x1p-24 * absolute + 0x1p-149 * (1 + sizes);
+            worst = std::max(worst, error / bound);
+        }
+    }
+    return worst;
+}
+
+double roundings(const KernelUnderTest& kernel, std::int64_t k) {
+    // Blocks have 16 codes or more. Three of the six others: two scale products and the decoded
+    // values, which are rounded where there is a second level.
+    return 6.0 + static_cast<double>(kernel.exact_blocks ? (k + 15) / 16 : k + (k + 15) / 16);
+}
+
+std::string spec_text(const std::string& element, const std::string& tile) {
+    return element == "bf16" ? element : element + ":" + tile;
+}
+
+TEST(PackedGemm, EveryPairStaysWithinItsBoundOfTheDoubleSum) {
+    for (const KernelUnderTest& kernel : kKernels) {
+        if (!available(kernel.name)) continue;
+        for (const std::string& a_element : kernel.elements) {
+            for (const std::string& b_element : kernel.elements) {
+                for (const auto& [a_tile, b_tile] : kTilePairs) {
+                    const QuantSpec a_spec = parse_spec(spec_text(a_element, a_tile));
+                    const QuantSpec b_spec = parse_spec(spec_text(b_element, b_tile));
+                    for (const Shape& s : {Shape{13, 65, 200}, Shape{7, 33, 77}}) {
+                        Operand a = pack(values(s.m * s.k, 1), s.m, s.k, a_spec);
+                        Operand b = pack(values(s.n * s.k, 2), s.n, s.k, b_spec);
+                        const auto d = multiply(s, a_spec, a, b_spec, b, kernel.name);
+                        EXPECT_LE(largest_error_over_bound(s, a, b, d, roundings(kernel, s.k)), 1)
+                            << kernel.name << " " << to_string(a_spec) << " x " << to_string(b_spec)
+                            << " K " << s.k;
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(PackedGemm, EveryShapeStaysWithinItsBoundOfTheDoubleSum) {
+    for (const KernelUnderTest& kernel : kKernels) {
+        if (!available(kernel.name)) continue;
+        for (const std::string& element : kernel.elements) {
+            for (const auto& [a_tile, b_tile] : {kTilePairs[0], kTilePairs[5], kTilePairs[6]}) {
+                const QuantSpec a_spec = parse_spec(spec_text(element, a_tile));
+                const QuantSpec b_spec = parse_spec(spec_text(element, b_tile));
+                for (const Shape& s : kShapes) {
+                    Operand a = pack(values(s.m * s.k, 3), s.m, s.k, a_spec);
+                    Operand b = pack(values(s.n * s.k, 4), s.n, s.k, b_spec);
+                    const auto d = multiply(s, a_spec, a, b_spec, b, kernel.name);
+                    EXPECT_LE(largest_error_over_bound(s, a, b, d, roundings(kernel, s.k)), 1)
+                        << kernel.name << " " << to_string(a_spec) << " " << s.m << " x " << s.n
+                        << " x " << s.k;
+                }
+            }
+        }
+    }
+}
+
+// All codes, also those that quantisation never makes (-8, -128).
+TEST(PackedGemm, EveryCodeCounts) {
+    for (const KernelUnderTest& kernel : kKernels) {
+        if (!available(kernel.name)) continue;
+        for (const std::string& a_element : kernel.elements) {
+            for (const std::string& b_element : kernel.elements) {
+                const QuantSpec a_spec = parse_spec(spec_text(a_element, "row:f32"));
+                const QuantSpec b_spec = parse_spec(spec_text(b_element, "row:f32"));
+                const Shape s{19, 35, 256};
+                Operand a = pack(values(s.m * s.k, 1), s.m, s.k, a_spec);
+                Operand b = pack(values(s.n * s.k, 2), s.n, s.k, b_spec);
+                for (auto& [operand, spec, rows] :
+                     {std::tuple{&a, &a_spec, s.m}, std::tuple{&b, &b_spec, s.n}}) {
+                    for (std::size_t i = 0; i < operand->codes.size(); ++i) {
+                        std::uint8_t& code = operand->codes[i];
+                        code = static_cast<std::uint8_t>(i * 7 + i / 256);
+                        // Finite numbers only, and no bf16 of a size that overflows.
+                        const bool specials = spec->element->specials != formats::Specials::kNone;
+                        if (spec->element->bits == 16) {
+                            code = i % 2 == 0 ? code : static_cast<std::uint8_t>(0x30 + code % 32);
+                        } else if (specials && (code & 0x7F) >= 0x7C) {
+                            code &= 0xBF;
+                        }
+                    }
+                    formats::dequantize_reference(operand->view(), *spec, rows, s.k,
+                                                  operand->decoded.data());
+                }
+                const auto d = multiply(s, a_spec, a, b_spec, b, kernel.name);
+                EXPECT_LE(largest_error_over_bound(s, a, b, d, roundings(kernel, s.k)), 1)
+                    << kernel.name << " " << a_element << " x " << b_element;
+            }
+        }
+    }
+}
+
+TEST(PackedGemm, TilesThatAreNotFiniteReachExactlyTheirResults) {
+    const Shape s{9, 34, 300};
+    for (const KernelUnderTest& kernel : kKernels) {
+        if (!available(kernel.name)) continue;
+        for (const std::string& element : kernel.elements) {
+            for (const char* tile : {"1x128:f32", "1x32:e8m0", "1x16:ue4m3+f32"}) {
+                const QuantSpec spec = parse_spec(spec_text(element, tile));
+                std::vector<float> x = values(s.m * s.k, 1), y = values(s.n * s.k, 2);
+                x[static_cast<std::size_t>(4 * s.k + 299)] =
+                    std::numeric_limits<float>::quiet_NaN();
+                y[static_cast<std::size_t>(33 * s.k)] = std::numeric_limits<float>::infinity();
+                Operand a = pack(x, s.m, s.k, spec), b = pack(y, s.n, s.k, spec);
+                const auto d = multiply(s, spec, a, spec, b, kernel.name);
+                for (std::int64_t i = 0; i < s.m; ++i) {
+                    for (std::int64_t j = 0; j < s.n; ++j) {
+                        EXPECT_EQ(std::isfinite(d[static_cast<std::size_t>(i * s.n + j)]),
+                                  i != 4 && j != 33)
+                            << kernel.name << " " << to_string(spec) << " " << i << ", " << j;
+                    }
+                }
+            }
+        }
+    }
+}
+
+// Scales at both ends of float32, zero tiles beside large ones, infinite scales.
+TEST(PackedGemm, ExtremeScales) {
+    const Shape s{7, 33, 256};
+    for (const KernelUnderTest& kernel : kKernels) {
+        if (!available(kernel.name)) continue;
+        for (const std::string& element : kernel.elements) {
+            if (element == "bf16") continue;
+            for (const char* tile : {"1x128:f32", "1x32:e8m0"}) {
+                const QuantSpec spec = parse_spec(spec_text(element, tile));
+                for (const float size : {0x1p-140f, 0x1p-60f, 0x1p+60f}) {
+                    std::vector<float> x = values(s.m * s.k, 1), y = values(s.n * s.k, 2);
+                    for (float& v : x) v *= size;
+                    for (float& v : y) v *= size < 1 ? 0x1p100f : 0x1p-100f;
+                    std::fill(x.begin() + s.k, x.begin() + s.k + 140, 0.0f);  // zero tiles
+                    Operand a = pack(x, s.m, s.k, spec), b = pack(y, s.n, s.k, spec);
+                    const auto d = multiply(s, spec, a, spec, b, kernel.name);
+                    EXPECT_LE(largest_error_over_bound(s, a, b, d, roundings(kernel, s.k)), 1)
+                        << kernel.name << " " << to_string(spec) << " times " << size;
+                }
+            }
+        }
+        const QuantSpec spec = parse_spec(kernel.elements[0] + ":1x128:f32");
+        Operand a = pack(values(s.m * s.k, 1), s.m, s.k, spec);
+        Operand b = pack(values(s.n * s.k, 2), s.n, s.k, spec);
+        a.scales[3] = std::numeric_limits<float>::infinity();  // row 1
+        const auto d = multiply(s, spec, a, spec, b, kernel.name);
+        for (std::size_t i = 0; i < d.size(); ++i) {
+            EXPECT_EQ(std::isfinite(d[i]), i / 33 != 1) << kernel.name;
+        }
+    }
+}
+
+TEST(PackedGemm, SameBitsForAnyNumberOfThreads) {
+    const Shape s{61, 131, 700};
+    for (const KernelUnderTest& kernel : kKernels) {
+        if (!available(kernel.name)) continue;
+        for (const auto& [a_tile, b_tile] : kTilePairs) {
+            const QuantSpec a_spec = parse_spec(spec_text(kernel.elements[0], a_tile));
+            const QuantSpec b_spec = parse_spec(spec_text(kernel.elements.back(), b_tile));
+            Operand a = pack(values(s.m * s.k, 1), s.m, s.k, a_spec);
+            Operand b = pack(values(s.n * s.k, 2), s.n, s.k, b_spec);
+            const auto alone = multiply(s, a_spec, a, b_spec, b, kernel.name);
+            for (const std::int64_t threads : {2, 5}) {
+                set_parallel_for(
+                    [threads](std::int64_t count, std::int64_t,
+                              const std::function<void(std::int64_t, std::int64_t)>& body) {
+                        std::vector<std::thread> pool;
+                        for (std::int64_t t = 0; t < threads; ++t) {
+                            const std::int64_t begin = count * t / threads;
+                            const std::int64_t end = count * (t + 1) / threads;
+                            if (begin < end)
+                                pool.emplace_back([&body, begin, end] { body(begin, end); });
+                        }
+                        for (std::thread& thread : pool) thread.join();
+                    });
+                const auto split = multiply(s, a_spec, a, b_spec, b, kernel.name);
+                set_parallel_for({});
+                EXPECT_EQ(std::memcmp(alone.data(), split.data(), alone.size() * sizeof(float)), 0)
+                    << kernel.name << " " << to_string(a_spec) << " " << threads;
+            }
+        }
+    }
+}
+
+TEST(PackedGemm, RefusalsNameTheReason) {
+    const auto reason = [](const char* a, const char* b, std::string_view kernel) {
+        for (const Candidate& candidate : explain_gemm({4, 4, 512, parse_spec(a), parse_spec(b)})) {
+            if (candidate.kernel == kernel) return candidate.refusal;
+        }
+        return Refusal("no such kernel");
+    };
+    if (max_isa() < Isa::kAvx512) {
+        EXPECT_NE(reason("fp4", "fp4", "avx512_vnni").find("needs avx512"), std::string::npos);
+        return;
+    }
+    EXPECT_EQ(reason("fp4", "int8:tensor:f32", "avx512_vnni"), "");
+    EXPECT_EQ(reason("fp4", "fp8", "avx512_vnni"),
+              "operand B is e4m3: this kernel takes e2m1, int4, int8");
+    EXPECT_EQ(reason("fp32", "fp4", "avx512_vnni"), "operand A is fp32");
+    EXPECT_EQ(reason("fp4", "e2m1:1x8:f32", "avx512_vnni"),
+              "scale tiles of 8 columns: this kernel takes multiples of 16");
+}
+
+TEST(PackedGemm, EmptySizes) {
+    const QuantSpec spec = parse_spec("fp4");
+    for (const KernelUnderTest& kernel : kKernels) {
+        if (!available(kernel.name)) continue;
+        const Forced forced(kernel.name);
+        gemm({0, 3, 4, spec, spec}, {{}, {}, nullptr});
+        std::vector<float> d(6, 5.0f);
+        gemm({2, 3, 0, spec, spec}, {{}, {}, d.data()});
+        EXPECT_EQ(d, std::vector<float>(6, 0.0f)) << "a sum over nothing is zero";
+    }
+}
+
+}  // namespace
+}  // namespace subbyte::kernels
