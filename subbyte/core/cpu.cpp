@@ -53,8 +53,7 @@ Isa detected_isa() {
     const bool avx512 =
         avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16") &&
-        __builtin_cpu_supports("avx512vbmi");
+        __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
     return avx512 ? Isa::kAvx512 : avx2 ? Isa::kAvx2 : Isa::kReference;
 #else
     return Isa::kReference;
@@ -70,6 +69,14 @@ void set_max_isa(Isa isa) {
                                 isa_name(isa), isa_name(detected_isa())));
     }
     cap().store(isa, std::memory_order_relaxed);
+}
+
+bool has_bf16_dot() {
+#if defined(__x86_64__)
+    return max_isa() >= Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
 }
 
 std::string cpu_model_name() {

@@ -11,7 +11,7 @@ namespace subbyte {
 enum class Isa {
     kReference,  // portable C++
     kAvx2,       // AVX2 + FMA + F16C
-    kAvx512,     // AVX-512 F/BW/VL/DQ + VNNI + BF16 + VBMI
+    kAvx512,     // AVX-512 F/BW/VL/DQ + VNNI + VBMI; BF16 see has_bf16_dot()
 };
 
 std::string_view isa_name(Isa isa);  // "reference", "avx2", "avx512"
@@ -25,6 +25,10 @@ Isa max_isa();
 
 // Lowers the cap from inside the process (tests, tools). Error kHardware above detected_isa().
 void set_max_isa(Isa isa);
+
+// True when kernels may use the AVX-512 BF16 dot product: this processor has it, and max_isa() is
+// kAvx512.
+bool has_bf16_dot();
 
 // Model name of the processor as the operating system tells it, or "unknown".
 std::string cpu_model_name();

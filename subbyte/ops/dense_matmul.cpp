@@ -14,9 +14,6 @@
 namespace subbyte::ops {
 namespace {
 
-// Without a BF16 dot product LibTorch's BF16 matmul is a slow fallback loop.
-bool has_bf16_dot() { return max_isa() >= Isa::kAvx512; }
-
 void record(std::string_view kernel, const at::Tensor& a, const at::Tensor& b, bool native) {
     const auto spec = [](const at::Tensor& t) {
         return formats::parse_spec(t.scalar_type() == at::kBFloat16 ? "bf16" : "fp32");
@@ -29,6 +26,7 @@ void record(std::string_view kernel, const at::Tensor& a, const at::Tensor& b, b
 }  // namespace
 
 at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b) {
+    // Without a BF16 dot product LibTorch's BF16 matmul is a slow fallback loop.
     if (a.scalar_type() == at::kBFloat16 && b.scalar_type() == at::kBFloat16 && has_bf16_dot()) {
         record("libtorch_bf16", a, b, true);
         return at::mm(a, b.t()).to(at::kFloat);

@@ -36,6 +36,7 @@ struct KernelUnderTest {
 
 const std::vector<KernelUnderTest> kKernels{
     {"avx512_vnni", {"e2m1", "int4", "int8"}, true},
+    {"avx512_bf16", {"e4m3", "e5m2", "e2m1", "int4", "int8", "bf16"}, false},
 };
 
 const std::vector<std::pair<std::string, std::string>> kTilePairs{

@@ -21,9 +21,9 @@ inline __mmask16 mask16(std::int64_t n) { return static_cast<__mmask16>(mask64(n
 struct NibbleToInt8 {
     static constexpr int kCodes = 64;
     I table;
-    explicit NibbleToInt8(const CodeValues& values)
+    explicit NibbleToInt8(const CodeValues* values)
         : table(_mm512_broadcast_i32x4(
-              _mm_load_si128(reinterpret_cast<const __m128i*>(values.integers)))) {}
+              _mm_load_si128(reinterpret_cast<const __m128i*>(values->integers)))) {}
     I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
         const std::int64_t n = k - col;
         const __m256i packed = _mm256_maskz_loadu_epi8(mask32((n + 1) / 2), row + col / 2);
@@ -36,7 +36,7 @@ struct NibbleToInt8 {
 
 struct Int8ToInt8 {
     static constexpr int kCodes = 64;
-    explicit Int8ToInt8(const CodeValues&) {}
+    explicit Int8ToInt8(const CodeValues*) {}
     I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
         return _mm512_maskz_loadu_epi8(mask64(k - col), row + col);
     }
@@ -46,9 +46,9 @@ struct Int8ToInt8 {
 struct NibbleToBf16 {
     static constexpr int kCodes = 32;
     I table;
-    explicit NibbleToBf16(const CodeValues& values) {
-        const __m128i low = _mm_load_si128(reinterpret_cast<const __m128i*>(values.bf16_low));
-        const __m128i high = _mm_load_si128(reinterpret_cast<const __m128i*>(values.bf16_high));
+    explicit NibbleToBf16(const CodeValues* values) {
+        const __m128i low = _mm_load_si128(reinterpret_cast<const __m128i*>(values->bf16_low));
+        const __m128i high = _mm_load_si128(reinterpret_cast<const __m128i*>(values->bf16_high));
         table = _mm512_broadcast_i64x4(
             _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high)));
     }
@@ -65,9 +65,9 @@ struct NibbleToBf16 {
 struct Fp8ToBf16 {
     static constexpr int kCodes = 32;
     I low[2], high[2];
-    explicit Fp8ToBf16(const CodeValues& values)
-        : low{_mm512_load_si512(values.bf16_low), _mm512_load_si512(values.bf16_low + 64)},
-          high{_mm512_load_si512(values.bf16_high), _mm512_load_si512(values.bf16_high + 64)} {}
+    explicit Fp8ToBf16(const CodeValues* values)
+        : low{_mm512_load_si512(values->bf16_low), _mm512_load_si512(values->bf16_low + 64)},
+          high{_mm512_load_si512(values->bf16_high), _mm512_load_si512(values->bf16_high + 64)} {}
     I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
         const __mmask32 mask = mask32(k - col);
         const I words = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, row + col));
@@ -82,7 +82,7 @@ struct Fp8ToBf16 {
 
 struct Int8ToBf16 {
     static constexpr int kCodes = 32;
-    explicit Int8ToBf16(const CodeValues&) {}
+    explicit Int8ToBf16(const CodeValues*) {}
     I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
         const __m256i codes = _mm256_maskz_loadu_epi8(mask32(k - col), row + col);
         // The upper half of the float: 7 bits and a leading one are enough for -128 ... 127.
@@ -97,9 +97,30 @@ struct Int8ToBf16 {
 
 struct Bf16ToBf16 {
     static constexpr int kCodes = 32;
-    explicit Bf16ToBf16(const CodeValues&) {}
+    explicit Bf16ToBf16(const CodeValues*) {}
     I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
         return _mm512_maskz_loadu_epi16(mask32(k - col), row + 2 * col);
+    }
+};
+
+// Any of the decoders to bfloat16, times the power-of-two scales of the rows (folded_scales.h).
+template <class Decode>
+struct WithPowers {
+    static constexpr int kCodes = 32;
+    Decode decode;
+    const CodeRows& source;
+    explicit WithPowers(const CodeRows& rows) : decode(rows.values), source(rows) {}
+    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
+        const I carriers = decode(row, col, k);
+        if (col >= k) return carriers;
+        const std::uint8_t code = source.power((row - source.codes) / source.stride, col);
+        if (code == 0xFF) return _mm512_set1_epi16(0x7FC0);  // NaN
+        // Zero, Inf and NaN stay what they are.
+        const I magnitude = _mm512_and_si512(carriers, _mm512_set1_epi16(0x7FFF));
+        const __mmask32 finite = _mm512_cmplt_epu16_mask(
+            _mm512_sub_epi16(magnitude, _mm512_set1_epi16(1)), _mm512_set1_epi16(0x7F7F));
+        return _mm512_mask_add_epi16(carriers, finite, carriers,
+                                     _mm512_set1_epi16(static_cast<short>((code - 127) * 128)));
     }
 };
 

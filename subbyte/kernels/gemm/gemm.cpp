@@ -11,6 +11,7 @@
 #include "subbyte/core/aligned_buffer.h"
 #include "subbyte/core/error.h"
 #include "subbyte/core/parallel.h"
+#include "subbyte/kernels/gemm/folded_scales.h"
 #include "subbyte/kernels/gemm/gemm_report.h"
 #include "subbyte/kernels/gemm/kernels.h"
 #include "subbyte/kernels/gemm/pair_rules.h"
@@ -67,10 +68,31 @@ void run_reference(const GemmProblem& p, const GemmOperands& operands) {
 // The integer kernels multiply E2M1 doubled.
 template <const PanelKernel& (*kPanels)(int)>
 void run_integers(const GemmProblem& p, const GemmOperands& operands) {
-    run_panels(kPanels(scale_block(p)), integer_unit(p), p, operands);
+    run_panels(kPanels(scale_block(p)), {.factor = integer_unit(p)}, p, operands);
+}
+
+// Power-of-two scales go into the decoded values where these stay far from the limits of float32.
+template <const PanelKernel& (*kPanels)(int)>
+void run_folded(const GemmProblem& p, const GemmOperands& operands) {
+    PanelOptions options;
+    options.fold_a = scales_fold(operands.a, p.a, p.m, p.k);
+    options.fold_b = scales_fold(operands.b, p.b, p.n, p.k);
+    GemmProblem rest = p;  // with the tiles that still cut K
+    if (options.fold_a) rest.a.tile = formats::Tile::row();
+    if (options.fold_b) rest.b.tile = formats::Tile::row();
+    run_panels(kPanels(scale_block(rest)), options, p, operands);
 }
 
 Refusal refuse_integers(const GemmProblem& p) { return refuse_pair(p, {"e2m1", "int4", "int8"}); }
+
+Refusal refuse_floats(const GemmProblem& p) {
+    return refuse_pair(p, {"e4m3", "e5m2", "e2m1", "int4", "int8", "bf16"});
+}
+
+Refusal refuse_bf16(const GemmProblem& p) {
+    if (!has_bf16_dot()) return "needs the AVX-512 BF16 dot product";
+    return refuse_floats(p);
+}
 
 Refusal refuse_decode_dense(const GemmProblem&) {
     return dense_matmul() ? "" : "no dense matmul is installed (set_dense_matmul)";
@@ -82,6 +104,7 @@ using GemmKernel = Kernel<GemmProblem, void (*)(const GemmProblem&, const GemmOp
 
 constexpr std::array kKernels{
     GemmKernel{"avx512_vnni", Isa::kAvx512, refuse_integers, run_integers<avx512_vnni_panels>},
+    GemmKernel{"avx512_bf16", Isa::kAvx512, refuse_bf16, run_folded<avx512_bf16_panels>},
     GemmKernel{"decode_dense", Isa::kReference, refuse_decode_dense, run_decode_dense},
     GemmKernel{"reference", Isa::kReference, accept_any, run_reference},
 };

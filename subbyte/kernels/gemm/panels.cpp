@@ -54,19 +54,27 @@ const std::array<float, 256>& scale_values(ScaleFormat format) {
     return format == ScaleFormat::kE8m0 ? e8m0 : ue4m3;
 }
 
+struct ScaleBlocks {
+    int codes;           // per block
+    std::int64_t count;  // along K
+    int rows;            // of a panel
+};
+
 // The scales of one panel, one per block and row, second level included; 0 behind the end of K and
 // of the rows.
 void expand_scales(const PackedView& view, const QuantSpec& spec, const TileGrid& grid,
-                   std::int64_t first, std::int64_t rows, int panel_rows, int block,
-                   std::int64_t blocks, float* out) {
-    std::fill_n(out, blocks * panel_rows, 0.0f);
+                   std::int64_t first, std::int64_t rows, const ScaleBlocks& blocks, float* out) {
+    std::fill_n(out, blocks.count * blocks.rows, 0.0f);
     if (!spec.is_scaled()) {
-        for (std::int64_t q = 0; q < blocks; ++q) std::fill_n(out + q * panel_rows, rows, 1.0f);
+        for (std::int64_t q = 0; q < blocks.count; ++q) {
+            std::fill_n(out + q * blocks.rows, rows, 1.0f);
+        }
         return;
     }
     const float global =
         spec.second_level && view.global_scale != nullptr ? *view.global_scale : 1.0f;
-    const std::int64_t per_tile = grid.grid_cols == 1 ? blocks : grid.tile_cols / block;
+    const std::int64_t per_tile =
+        grid.grid_cols == 1 ? blocks.count : grid.tile_cols / blocks.codes;
     for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t tiles = (first + i) / grid.tile_rows * grid.grid_cols;
         std::int64_t q = 0;
@@ -75,15 +83,16 @@ void expand_scales(const PackedView& view, const QuantSpec& spec, const TileGrid
                                      ? view.scales_f32[tiles + t]
                                      : scale_values(spec.scale)[view.scale_codes[tiles + t]]) *
                                 global;
-            for (const std::int64_t end = std::min(blocks, (t + 1) * per_tile); q < end; ++q) {
-                out[q * panel_rows + i] = scale;
+            for (const std::int64_t end = std::min(blocks.count, (t + 1) * per_tile); q < end;
+                 ++q) {
+                out[q * blocks.rows + i] = scale;
             }
         }
     }
 }
 
 Panels pack(const PanelKernel& kernel, const PanelSide& side, const PackedView& view,
-            const QuantSpec& spec, std::int64_t rows, std::int64_t k, Scratch& scratch) {
+            const QuantSpec& spec, bool fold, std::int64_t rows, std::int64_t k, Scratch& scratch) {
     Panels panels{&side,  divide_up(rows, side.rows), divide_up(k, kChunk), 0, 0, nullptr, nullptr,
                   nullptr};
     const std::int64_t all_blocks = panels.chunks * (kChunk / kernel.block);
@@ -96,19 +105,21 @@ Panels pack(const PanelKernel& kernel, const PanelSide& side, const PackedView& 
     panels.scales = scratch.scales.reserve(total(panels.blocks));
     if (side.sums) panels.sums = scratch.sums.reserve(total(panels.blocks));
 
+    const TileGrid grid(spec.tile, rows, k);
     const CodeRows source{
         view.codes,   formats::row_bytes(spec, k),
         rows,         k,
-        spec.element, spec.element->bits <= 8 ? &code_values(*spec.element) : nullptr};
-    const TileGrid grid(spec.tile, rows, k);
+        spec.element, spec.element->bits <= 8 ? &code_values(*spec.element) : nullptr,
+        &grid,        fold ? view.scale_codes : nullptr};
     const std::int64_t grain = std::max<std::int64_t>(1, kPackGrain / (k * side.rows));
     parallel_for(panels.count, grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t p = begin; p < end; ++p) {
             const std::int64_t first = p * side.rows;
             side.pack(source, first, kernel.block, panels.data + p * panels.bytes,
                       side.sums ? panels.sums + p * panels.blocks : nullptr);
-            expand_scales(view, spec, grid, first, source.rows_from(first, side.rows), side.rows,
-                          kernel.block, divide_up(k, kernel.block),
+            const ScaleBlocks blocks{kernel.block, divide_up(k, kernel.block), side.rows};
+            expand_scales(view, fold ? QuantSpec{} : spec, grid, first,
+                          source.rows_from(first, side.rows), blocks,
                           panels.scales + p * panels.blocks);
         }
     });
@@ -216,12 +227,14 @@ float integer_unit(const GemmProblem& problem) {
     return code_values(*problem.a.element).unit * code_values(*problem.b.element).unit;
 }
 
-void run_panels(const PanelKernel& kernel, float factor, const GemmProblem& problem,
+void run_panels(const PanelKernel& kernel, const PanelOptions& options, const GemmProblem& problem,
                 const GemmOperands& operands) {
     thread_local Scratch a_scratch, b_scratch;
-    const Panels a = pack(kernel, kernel.a, operands.a, problem.a, problem.m, problem.k, a_scratch);
-    const Panels b = pack(kernel, kernel.b, operands.b, problem.b, problem.n, problem.k, b_scratch);
-    TileLoop(kernel, factor, problem, a, b, operands.d).run();
+    const Panels a = pack(kernel, kernel.a, operands.a, problem.a, options.fold_a, problem.m,
+                          problem.k, a_scratch);
+    const Panels b = pack(kernel, kernel.b, operands.b, problem.b, options.fold_b, problem.n,
+                          problem.k, b_scratch);
+    TileLoop(kernel, options.factor, problem, a, b, operands.d).run();
 }
 
 }  // namespace subbyte::kernels

@@ -28,6 +28,12 @@ struct CodeRows {
     std::int64_t rows, k;
     const formats::ElementFormat* element;
     const CodeValues* values;  // null for 16-bit codes
+    const formats::TileGrid* grid;
+    const std::uint8_t* powers;  // E8M0 scales that `pack` multiplies in; null: none
+
+    std::uint8_t power(std::int64_t row, std::int64_t col) const {
+        return powers[grid->index(row, col)];
+    }
 
     std::int64_t rows_from(std::int64_t first, std::int64_t most) const {
         return rows - first < most ? rows - first : most;
@@ -64,8 +70,13 @@ struct PanelKernel {
     void (*multiply)(const TileArgs& tile);
 };
 
-// Runs the whole GEMM; `factor` multiplies the result.
-void run_panels(const PanelKernel& kernel, float factor, const GemmProblem& problem,
+struct PanelOptions {
+    float factor = 1.0f;                  // multiplies the result; a power of two
+    bool fold_a = false, fold_b = false;  // `pack` multiplies the scales in (folded_scales.h)
+};
+
+// Runs the whole GEMM. K > 0.
+void run_panels(const PanelKernel& kernel, const PanelOptions& options, const GemmProblem& problem,
                 const GemmOperands& operands);
 
 // What is common to the integer kernels: E2M1 codes count in halves.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "subbyte/kernels/gemm/decode_avx512-inl.h"
 
@@ -16,11 +17,20 @@ namespace {
 
 constexpr int kTileRows = 6, kTileVectors = 2, kTileCols = kTileVectors * kLanes;
 
+template <class Decode>
+Decode make_decoder(const CodeRows& source) {
+    if constexpr (std::is_constructible_v<Decode, const CodeRows&>) {
+        return Decode(source);
+    } else {
+        return Decode(source.values);
+    }
+}
+
 // Panel of A: the rows one after the other, chunk by chunk.
 template <class Decode, class Sums>
 void pack_rows(const CodeRows& source, std::int64_t first, std::uint8_t* data, const Sums& sums) {
     constexpr int kVectors = kChunk / Decode::kCodes;
-    const Decode decode(*source.values);
+    const Decode decode = make_decoder<Decode>(source);
     const std::int64_t rows = source.rows_from(first, kTileRows);
     for (std::int64_t col = 0; col < source.k; col += kChunk) {
         for (int i = 0; i < kTileRows; ++i) {
@@ -42,7 +52,7 @@ void pack_rows(const CodeRows& source, std::int64_t first, std::uint8_t* data, c
 template <class Decode>
 void pack_columns(const CodeRows& source, std::int64_t first, std::uint8_t* data, I flip) {
     constexpr int kVectors = kChunk / Decode::kCodes;
-    const Decode decode(*source.values);
+    const Decode decode = make_decoder<Decode>(source);
     for (int half = 0; half < kTileVectors; ++half) {
         const std::int64_t begin = first + half * kLanes;
         const std::int64_t rows = source.rows_from(begin, kLanes);

@@ -102,18 +102,21 @@ void multiply_short_blocks(const TileArgs& t) {
     store_tile(t, acc);
 }
 
-constexpr PanelKernel panels(int block, void (*multiply)(const TileArgs&)) {
-    return {{kTileRows, true, pack_a}, {kTileCols, false, pack_b}, 1, block, multiply};
-}
+template <int kBlock>
+constexpr PanelKernel kPanels{
+    {kTileRows, true, pack_a},
+    {kTileCols, false, pack_b},
+    1,
+    kBlock,
+    kBlock == 16 ? multiply_short_blocks : multiply_blocks<Int8Dot, kBlock / 4>};
 
 }  // namespace
 
 const PanelKernel& avx512_vnni_panels(int block) {
-    static constexpr PanelKernel k128 = panels(128, multiply_blocks<Int8Dot, 32>);
-    static constexpr PanelKernel k64 = panels(64, multiply_blocks<Int8Dot, 16>);
-    static constexpr PanelKernel k32 = panels(32, multiply_blocks<Int8Dot, 8>);
-    static constexpr PanelKernel k16 = panels(16, multiply_short_blocks);
-    return block == 128 ? k128 : block == 64 ? k64 : block == 32 ? k32 : k16;
+    return block == 128  ? kPanels<128>
+           : block == 64 ? kPanels<64>
+           : block == 32 ? kPanels<32>
+                         : kPanels<16>;
 }
 
 }  // namespace subbyte::kernels
