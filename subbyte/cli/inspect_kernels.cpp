@@ -94,6 +94,7 @@ std::string_view specials_text(formats::Specials specials) {
         case formats::Specials::kNone: return "none";
         case formats::Specials::kNanOnly: return "NaN";
         case formats::Specials::kIeee: return "Inf, NaN";
+        case formats::Specials::kReserved: return "NaN (top exponent)";
     }
     return "";
 }
