@@ -37,6 +37,9 @@ struct KernelUnderTest {
 const std::vector<KernelUnderTest> kKernels{
     {"avx512_vnni", {"e2m1", "int4", "int8"}, true},
     {"avx512_bf16", {"e4m3", "e5m2", "e2m1", "int4", "int8", "bf16"}, false},
+    {"avx2_maddubs", {"e2m1", "int4"}, true},
+    {"avx2_maddwd", {"e2m1", "int4", "int8"}, true},
+    {"avx2_fma", {"e4m3", "e5m2", "e2m1", "int4", "int8", "bf16"}, false},
 };
 
 const std::vector<std::pair<std::string, std::string>> kTilePairs{
@@ -271,6 +274,26 @@ TEST(PackedGemm, SameBitsForAnyNumberOfThreads) {
                 set_parallel_for({});
                 EXPECT_EQ(std::memcmp(alone.data(), split.data(), alone.size() * sizeof(float)), 0)
                     << kernel.name << " " << to_string(a_spec) << " " << threads;
+            }
+        }
+    }
+}
+
+// Exact block sums, the same scale products and the same order of blocks.
+TEST(PackedGemm, IntegerKernelsGiveTheSameBits) {
+    if (max_isa() < Isa::kAvx512) return;
+    for (const std::string element : {"e2m1", "int4", "int8"}) {
+        for (const auto& [a_tile, b_tile] : kTilePairs) {
+            const QuantSpec a_spec = parse_spec(spec_text(element, a_tile));
+            const QuantSpec b_spec =
+                parse_spec(spec_text(element == "int8" ? "int4" : "e2m1", b_tile));
+            for (const Shape& s : kShapes) {
+                Operand a = pack(values(s.m * s.k, 1), s.m, s.k, a_spec);
+                Operand b = pack(values(s.n * s.k, 2), s.n, s.k, b_spec);
+                const auto vnni = multiply(s, a_spec, a, b_spec, b, "avx512_vnni");
+                EXPECT_EQ(multiply(s, a_spec, a, b_spec, b, "avx2_maddwd"), vnni);
+                if (element == "int8") continue;
+                EXPECT_EQ(multiply(s, a_spec, a, b_spec, b, "avx2_maddubs"), vnni);
             }
         }
     }

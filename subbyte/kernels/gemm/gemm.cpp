@@ -83,6 +83,8 @@ void run_folded(const GemmProblem& p, const GemmOperands& operands) {
     run_panels(kPanels(scale_block(rest)), options, p, operands);
 }
 
+Refusal refuse_nibbles(const GemmProblem& p) { return refuse_pair(p, {"e2m1", "int4"}); }
+
 Refusal refuse_integers(const GemmProblem& p) { return refuse_pair(p, {"e2m1", "int4", "int8"}); }
 
 Refusal refuse_floats(const GemmProblem& p) {
@@ -105,6 +107,9 @@ using GemmKernel = Kernel<GemmProblem, void (*)(const GemmProblem&, const GemmOp
 constexpr std::array kKernels{
     GemmKernel{"avx512_vnni", Isa::kAvx512, refuse_integers, run_integers<avx512_vnni_panels>},
     GemmKernel{"avx512_bf16", Isa::kAvx512, refuse_bf16, run_folded<avx512_bf16_panels>},
+    GemmKernel{"avx2_maddubs", Isa::kAvx2, refuse_nibbles, run_integers<avx2_maddubs_panels>},
+    GemmKernel{"avx2_maddwd", Isa::kAvx2, refuse_integers, run_integers<avx2_maddwd_panels>},
+    GemmKernel{"avx2_fma", Isa::kAvx2, refuse_floats, run_folded<avx2_fma_panels>},
     GemmKernel{"decode_dense", Isa::kReference, refuse_decode_dense, run_decode_dense},
     GemmKernel{"reference", Isa::kReference, accept_any, run_reference},
 };

@@ -10,5 +10,8 @@ namespace subbyte::kernels {
 // 16. Which elements each takes stands in the list of gemm.cpp.
 const PanelKernel& avx512_vnni_panels(int block);
 const PanelKernel& avx512_bf16_panels(int block);
+const PanelKernel& avx2_maddubs_panels(int block);
+const PanelKernel& avx2_maddwd_panels(int block);
+const PanelKernel& avx2_fma_panels(int block);
 
 }  // namespace subbyte::kernels

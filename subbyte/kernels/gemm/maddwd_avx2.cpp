@@ -1,0 +1,56 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// INT8, INT4 and E2M1 (doubled) widened to int16, by the multiply-add of int16 pairs. Block sums
+// are exact; the bits of the result are those of the VNNI kernel.
+#include "subbyte/kernels/gemm/kernels.h"
+#include "subbyte/kernels/gemm/tiles_avx2-inl.h"
+
+namespace subbyte::kernels {
+namespace {
+
+struct Int16Dot {
+    using Sum = I;
+    static constexpr int kWords = kChunk / 2;
+    static constexpr bool kColumnSums = false;
+    static I multiply_add(I sum, I a, I b) {
+        I pairs;
+        asm volatile("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
+                     : "+x"(sum), "=&x"(pairs)
+                     : "x"(a), "x"(b));
+        return sum;
+    }
+    static F to_float(I sum, const std::int32_t*) { return int_to_float(sum); }
+};
+
+void pack_a(const CodeRows& source, std::int64_t first, int, std::uint8_t* data, std::int32_t*) {
+    (source.element->bits == 4 ? pack_rows<NibbleToInt16> : pack_rows<Int8ToInt16>)(source, first,
+                                                                                    data);
+}
+
+void pack_b(const CodeRows& source, std::int64_t first, int, std::uint8_t* data, std::int32_t*) {
+    const auto none = [](std::int64_t, int, I) {};
+    if (source.element->bits == 4) {
+        pack_columns<NibbleToInt16>(source, first, data, none);
+    } else {
+        pack_columns<Int8ToInt16>(source, first, data, none);
+    }
+}
+
+template <int kBlock>
+constexpr PanelKernel kPanels{{kTileRows, false, pack_a},
+                              {kTileCols, false, pack_b},
+                              2,
+                              kBlock,
+                              multiply_blocks<Int16Dot, kBlock / 2>};
+
+}  // namespace
+
+const PanelKernel& avx2_maddwd_panels(int block) {
+    return block == 128  ? kPanels<128>
+           : block == 64 ? kPanels<64>
+           : block == 32 ? kPanels<32>
+                         : kPanels<16>;
+}
+
+}  // namespace subbyte::kernels
