@@ -28,7 +28,7 @@ at::TensorOptions options(at::ScalarType type) { return at::TensorOptions().dtyp
 
 std::int64_t QuantizedTensor::bytes() const {
     std::int64_t total = 0;
-    for (const at::Tensor* t : {&codes, &scales, &global_scale}) {
+    for (const at::Tensor* t : {&codes, &scales, &global_scale, &signs}) {
         if (t->defined()) total += static_cast<std::int64_t>(t->nbytes());
     }
     return total;
@@ -46,6 +46,7 @@ formats::PackedView QuantizedTensor::view() const {
         }
     }
     if (global_scale.defined()) view.global_scale = global_scale.mutable_data_ptr<float>();
+    if (signs.defined()) view.signs = static_cast<std::uint32_t*>(signs.mutable_data_ptr());
     return view;
 }
 
@@ -78,7 +79,13 @@ QuantizedTensor quantize(const at::Tensor& x, const formats::QuantSpec& spec,
             at::empty({grid.grid_rows, grid.grid_cols},
                       options(spec.scale == formats::ScaleFormat::kFp32 ? at::kFloat : at::kByte));
     }
-    if (spec.second_level) q.global_scale = at::empty({}, options(at::kFloat));
+    if (spec.second_level) {
+        const bool one = spec.level_tile == formats::Tile::tensor();
+        const formats::TileGrid grid(spec.level_tile, q.rows, q.cols);
+        q.global_scale = one ? at::empty({}, options(at::kFloat))
+                             : at::empty({grid.grid_rows, grid.grid_cols}, options(at::kFloat));
+    }
+    if (spec.rotation.fresh) q.signs = at::empty({16}, options(at::kByte));
     const formats::MatrixView source{x.const_data_ptr<float>(), q.rows, q.cols, x.stride(0),
                                      x.stride(1)};
     kernels::quantize(source, spec, noise, q.view());

@@ -17,7 +17,8 @@ struct QuantizedTensor {
     at::Tensor
         codes;  // U8 [rows, row_bytes]; for fp32 / bf16 specs the FP32 / BF16 values, any strides
     at::Tensor scales;        // FP32 or U8 [grid rows, grid cols]; undefined without scales
-    at::Tensor global_scale;  // FP32 scalar; undefined without a second level
+    at::Tensor global_scale;  // FP32 scalar, or one per patch; undefined without a second level
+    at::Tensor signs;         // U8 [16] of a rotation with fresh signs; undefined without one
 
     bool defined() const { return codes.defined(); }
     std::int64_t bytes() const;        // memory held

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "subbyte/core/error.h"
 #include "subbyte/formats/scale.h"
 #include "tests/golden/hex.h"
 
@@ -123,35 +124,70 @@ TEST(Elements, NanGivesTheNanCodeWhereThereIsOne) {
     }
 }
 
+const std::map<ScaleFormat, std::string> kScales{{ScaleFormat::kE8m0, "e8m0"},
+                                                 {ScaleFormat::kUe4m3, "ue4m3"},
+                                                 {ScaleFormat::kUe5m3, "ue5m3_n"},
+                                                 {ScaleFormat::kUe5m3h, "ue5m3_h"}};
+
 TEST(Scales, DecodeEveryCodeToTheReferenceValue) {
     const auto formats = golden::load("elements_decode.json").at("formats");
-    for (const auto& [format, name] :
-         {std::pair{ScaleFormat::kE8m0, "e8m0"}, std::pair{ScaleFormat::kUe4m3, "ue4m3"}}) {
+    for (const auto& [format, name] : kScales) {
         const auto& values = formats.at(name).at("values");
+        float max = 0.0f;
         for (std::size_t code = 0; code < values.size(); ++code) {
             const auto expected = static_cast<float>(golden::number(values[code]));
-            EXPECT_TRUE(
-                golden::same(decode_scale(format, static_cast<std::uint8_t>(code)), expected))
-                << name << " code " << code;
+            const float value = decode_scale(format, static_cast<std::uint8_t>(code));
+            EXPECT_TRUE(golden::same(value, expected)) << name << " code " << code;
+            if (std::isnan(value)) continue;
+            max = std::max(max, value);
+            // The number itself has its own code back, whatever the rounding.
+            for (Rounding rounding : {Rounding::kNearestEven, Rounding::kUp, Rounding::kDown}) {
+                EXPECT_EQ(encode_scale(format, value, rounding), code) << name;
+            }
         }
+        EXPECT_EQ(scale_max(format), max) << name;
+        EXPECT_EQ(max, formats.at(name).at("max").get<float>()) << name;
     }
 }
 
-TEST(Scales, EncodePositiveNumbersAsTheReference) {
+TEST(Scales, EncodeMatchesEveryColumnOfTheReference) {
     const auto file = golden::load("elements_encode.json");
     const auto inputs = golden::floats(file.at("inputs_f32_hex").get<std::string>());
-    const auto ue4m3 =
-        golden::hex(file.at("formats").at("ue4m3").at("rne_sat").get<std::string>(), 2);
-    std::size_t checked = 0;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (std::signbit(inputs[i])) continue;
-        EXPECT_EQ(encode_scale(ScaleFormat::kUe4m3, inputs[i]), ue4m3[i]) << inputs[i];
-        ++checked;
+    const std::map<std::string, Rounding> roundings{{"rne_sat", Rounding::kNearestEven},
+                                                    {"rup_sat", Rounding::kUp},
+                                                    {"nearest", Rounding::kNearestEven},
+                                                    {"up", Rounding::kUp},
+                                                    {"down", Rounding::kDown}};
+    int columns = 0;
+    for (const auto& [format, name] : kScales) {
+        for (const auto& [column, text] : file.at("formats").at(name).items()) {
+            const auto expected = golden::hex(text.get<std::string>(), 2);
+            std::size_t checked = 0;
+            for (std::size_t i = 0; i < inputs.size(); ++i) {
+                // Outside the contract: a sign, and for e8m0 zero and Inf.
+                if (std::signbit(inputs[i])) continue;
+                if (format == ScaleFormat::kE8m0 && (inputs[i] == 0.0f || std::isinf(inputs[i]))) {
+                    continue;
+                }
+                const std::uint8_t code =
+                    column == "rne_nonsat" ? encode_scale_unsaturated(format, inputs[i])
+                                           : encode_scale(format, inputs[i], roundings.at(column));
+                EXPECT_EQ(code, expected[i]) << name << " " << column << " " << inputs[i];
+                ++checked;
+            }
+            EXPECT_GT(checked, 1000u);
+            ++columns;
+        }
     }
-    EXPECT_GT(checked, 1000u);
-    for (int code = 0; code < 255; ++code) {
-        const auto byte = static_cast<std::uint8_t>(code);
-        EXPECT_EQ(encode_scale(ScaleFormat::kE8m0, decode_scale(ScaleFormat::kE8m0, byte)), byte);
+    EXPECT_EQ(columns, 12);
+}
+
+TEST(Scales, NanAndNegativeNumbers) {
+    for (const auto& [format, name] : kScales) {
+        const float nan = std::numeric_limits<float>::quiet_NaN();
+        EXPECT_TRUE(std::isnan(decode_scale(format, encode_scale(format, nan)))) << name;
+        EXPECT_TRUE(std::isnan(decode_scale(format, encode_scale(format, -nan)))) << name;
+        EXPECT_THROW(encode_scale(format, -1.0f), Error) << name;
     }
 }
 

@@ -29,9 +29,39 @@ std::vector<std::string> every_combination() {
     return texts;
 }
 
+// Everything that the few scale formats and options of every_combination() leave out.
+std::vector<std::string> rarer_texts() {
+    std::vector<std::string> texts;
+    for (const ElementFormat& element : element_formats()) {
+        if (element.bits < 16) texts.push_back(std::string(element.name) + ":1x64:f32");
+    }
+    for (const char* element : {"e5m1", "e3m0", "e2m2fn", "e3m3ieee", "e7m0", "e1m6"}) {
+        texts.push_back(std::string(element) + ":1x32:e8m0/rceil:sr8");
+    }
+    for (const char* scale : {"f32/floor", "f32/ceil", "f32/rceil", "f32+f32", "f32/rceil+f32",
+                              "e8m0/nearest", "e8m0/even+f32", "ue4m3/up", "ue4m3/up+f32", "ue5m3",
+                              "ue5m3+f32", "ue5m3h/up+f32", "ue4m3+f32@1x128", "ue5m3+f32@2x32"}) {
+        for (const char* option : {"", ":sr8", ":sr1", ":sr15", ":away", ":zero", ":up", ":down",
+                                   ":rht16", ":rht32fresh", ":rht128:sr", ":rht64fresh:away"}) {
+            texts.push_back(std::string("e2m1:1x16:") + scale + option);
+        }
+    }
+    for (const char* text :
+         {"e2m1:1x16:ue4m3:guard:sr", "int4:1x16:ue4m3+f32:guard", "e2m1:1x32:e8m0/floor:guard:sr",
+          "e2m1:1x16:ue4m3+f32:rht32:guard:sr8", "e2m1:1x16:ue4m3+f32:4over6",
+          "e2m1:16x16:ue4m3+f32:4over6mae", "e2m1:1x16:ue5m3:4over6:sr",
+          "e2m1:1x16:ue4m3+f32:rht16:4over6", "int4:1x16:ue4m3+f32:teb", "e2m1:1x16:ue4m3:torchao",
+          "e2m1:1x16:ue4m3+f32:torchao:sr", "e2m1:1x16:ue4m3:ggml", "e4m3:1x128:f32:recip",
+          "e2m1:1x16:ue4m3+f32:rht32:mseden", "int4:1x32:ue5m3+f32@1x128:rht128fresh:mseden"}) {
+        texts.emplace_back(text);
+    }
+    return texts;
+}
+
 TEST(Spec, ParsingAndPrintingAreInverse) {
-    const auto texts = every_combination();
+    auto texts = every_combination();
     EXPECT_EQ(texts.size(), 3u + 5u * 8u * 7u * 2u);
+    for (const std::string& text : rarer_texts()) texts.push_back(text);
     for (std::size_t i = 0; i < texts.size(); ++i) {
         const QuantSpec spec = parse_spec(texts[i]);
         EXPECT_EQ(to_string(spec), texts[i]);
@@ -51,6 +81,16 @@ TEST(Spec, PartsAreReadAsWritten) {
     EXPECT_TRUE(spec.stochastic());
     EXPECT_TRUE(parse_spec("fp32").is_fp32());
     EXPECT_FALSE(parse_spec("bf16").is_scaled());
+    EXPECT_TRUE(spec.is_basic());
+    const QuantSpec rich = parse_spec("int4:1x16:ue5m3h/up+f32@1x128:sr8:rht32fresh:guard");
+    EXPECT_EQ(to_string(rich), "int4:1x16:ue5m3h/up+f32@1x128:rht32fresh:guard:sr8");
+    EXPECT_EQ(rich.scale, ScaleFormat::kUe5m3h);
+    EXPECT_EQ(rich.rule, ScaleRule::kUp);
+    EXPECT_EQ(rich.level_tile, Tile::block(1, 128));
+    EXPECT_EQ(rich.noise_bits, 8);
+    EXPECT_EQ(rich.rotation, (Rotation{32, true}));
+    EXPECT_TRUE(rich.guard);
+    EXPECT_FALSE(rich.is_basic());
 }
 
 TEST(Spec, AbbreviationsStandForTheirText) {
@@ -63,6 +103,11 @@ TEST(Spec, AbbreviationsStandForTheirText) {
         EXPECT_EQ(to_string(parse_spec(named.name)), named.text);
     }
     EXPECT_EQ(to_string(parse_spec("int8:row:e8m0")), "int8:row:e8m0/floor");
+    EXPECT_EQ(to_string(parse_spec("nvint4:rht16")), "int4:1x16:ue4m3+f32:rht16");
+    // A word that is both an abbreviation and an element.
+    EXPECT_EQ(to_string(parse_spec("mxint8:sr")), "mxint8:1x32:e8m0/floor:sr");
+    EXPECT_EQ(to_string(parse_spec("mxint8:1x64:f32:sr")), "mxint8:1x64:f32:sr");
+    EXPECT_EQ(to_string(parse_spec("e4m3fn:row:f32")), "e4m3:row:f32");
 }
 
 // Column (from 0) that the caret of the error points at; -1 when the text is accepted.
@@ -98,12 +143,33 @@ TEST(Spec, ErrorsPointAtTheFirstWrongCharacter) {
     EXPECT_EQ(caret("e4m3:1x16"), 9);
     EXPECT_EQ(caret("e4m3:1x16:"), 10);
     EXPECT_EQ(caret("e4m3:1x16:f16"), 10);
-    EXPECT_EQ(caret("e4m3:1x16:f32/floor"), 13);
-    EXPECT_EQ(caret("e4m3:1x16:f32+f32"), 13);
+    EXPECT_EQ(caret("e4m3:1x16:f32/even"), 14);
+    EXPECT_EQ(caret("e4m3:1x16:f32+f16"), 14);
     EXPECT_EQ(caret("e4m3:1x16:e8m0/down"), 15);
     EXPECT_EQ(caret("e4m3:1x16:e8m0/"), 15);
-    EXPECT_EQ(caret("e4m3:1x16:e8m0+f32"), 14);
-    EXPECT_EQ(caret("e4m3:1x16:ue4m3/floor"), 15);
+    EXPECT_EQ(caret("e4m3:1x16:ue4m3/floor"), 16);
+    EXPECT_EQ(caret("e4m3:1x16:ue4m3+f32/up"), 19);
+    EXPECT_EQ(caret("e4m3:1x16:ue4m3+f32@"), 20);
+    EXPECT_EQ(caret("e4m3:1x16:ue4m3+f32@tensor"), 20);
+    EXPECT_EQ(caret("e4m3:1x16:ue4m3+f32@1x24"), 20);
+    EXPECT_EQ(caret("e4m3:row:ue4m3+f32@1x128"), 19);
+    EXPECT_EQ(caret("e4m3:1x16:f32:sr0"), 14);
+    EXPECT_EQ(caret("e4m3:1x16:f32:sr17"), 14);
+    EXPECT_EQ(caret("e4m3:1x16:f32:sr:away"), 17);
+    EXPECT_EQ(caret("e4m3:1x16:f32:rht8"), 14);
+    EXPECT_EQ(caret("e4m3:1x16:f32:rht16:rht32"), 20);
+    EXPECT_EQ(caret("e4m3:1x16:f32:guard"), 14);
+    EXPECT_EQ(caret("e4m3:1x16:e8m0/rceil:sr:guard"), 24);
+    EXPECT_EQ(caret("int4:1x16:ue4m3:4over6"), 16);
+    EXPECT_EQ(caret("nvfp4:4over6:guard"), 6);
+    EXPECT_EQ(caret("nvfp4:mseden"), 6);
+    EXPECT_EQ(caret("nvfp4:mseden:rht32:sr"), 6);
+    EXPECT_EQ(caret("e2m1:16x16:ue4m3+f32:rht32:mseden"), 27);
+    EXPECT_EQ(caret("e2m1:1x16:ue4m3:teb"), 16);
+    EXPECT_EQ(caret("nvfp4:ggml"), 6);
+    EXPECT_EQ(caret("e2m1:1x16:ue4m3:ggml:sr"), 16);
+    EXPECT_EQ(caret("nvfp4:recip"), 6);
+    EXPECT_EQ(caret("e2m1:1x16:ue4m3+f32@1x64:torchao"), 25);
     EXPECT_EQ(caret("e4m3:1x16:ue4m3+f16"), 16);
     EXPECT_EQ(caret("e4m3:1x16:f32:"), 14);
     EXPECT_EQ(caret("e4m3:1x16:f32:rn"), 14);
@@ -111,14 +177,36 @@ TEST(Spec, ErrorsPointAtTheFirstWrongCharacter) {
     EXPECT_EQ(caret("e4m3:1x16:f32 "), 13);
     EXPECT_EQ(caret("bf16:1x16:f32"), 5);
     EXPECT_EQ(caret("bf16:sr:sr"), 8);
+    EXPECT_EQ(caret("bf16:sr8"), 5);
+    EXPECT_EQ(caret("bf16:rht16"), 5);
     EXPECT_EQ(caret("fp32:sr"), 4);
     EXPECT_EQ(caret("nvfp4:1x16"), 6);
     EXPECT_EQ(caret("mxfp4/rceil"), 5);
 }
 
+TEST(Spec, ErrorsSayWhatWouldDo) {
+    const auto message = [](const char* text) {
+        try {
+            parse_spec(text);
+        } catch (const Error& error) {
+            return std::string(error.what()) + "\n" + error.hint();
+        }
+        return std::string("accepted");
+    };
+    EXPECT_EQ(message("e4m3:1x16:ue4m3/floor"),
+              "bad format spec 'e4m3:1x16:ue4m3/floor', character 17: expected a rule of ue4m3 "
+              "scales\n    e4m3:1x16:ue4m3/floor\n                    ^\nuse one of: up");
+    EXPECT_EQ(
+        message("e2m1:1x32:e8m0/ceil:guard"),
+        "bad format spec 'e2m1:1x32:e8m0/ceil:guard', character 21: guard needs a ue scale or "
+        "e8m0/floor: nothing is cut off with the others\n    e2m1:1x32:e8m0/ceil:guard\n"
+        "                        ^\nleave it out, or change the rest of the spec");
+}
+
 TEST(Spec, RandomTextsNeverCrashAndPrintBack) {
-    const std::string alphabet = "e4m321b5fxu08:/+ nts\x01\xFFrowaictfloceilve";
+    const std::string alphabet = "e4m321b5fxu08:/+@ nts\x01\xFFrowaictfloceilve";
     std::vector<std::string> seeds = every_combination();
+    for (const std::string& text : rarer_texts()) seeds.push_back(text);
     std::uint64_t draw = 0;
     const auto random = [&](std::size_t below) {
         return static_cast<std::size_t>(noise_block({1, 0, 0, 0}, draw++)[0]) % below;
@@ -156,6 +244,10 @@ TEST(Spec, BitsPerValueCountsCodesScalesAndPadding) {
     EXPECT_DOUBLE_EQ(bits_per_value(parse_spec("fp8"), 2, 129), 8.0 + 4 * 32.0 / 258);
     EXPECT_DOUBLE_EQ(bits_per_value(parse_spec("fp4"), 1, 3), (16.0 + 32.0) / 3);
     EXPECT_DOUBLE_EQ(bits_per_value(parse_spec("fp4"), 0, 3), 0.0);
+    EXPECT_DOUBLE_EQ(bits_per_value(parse_spec("mxfp6e2m3"), 64, 128), 6.25);
+    EXPECT_DOUBLE_EQ(bits_per_value(parse_spec("e2m3:row:f32"), 1, 5), (32.0 + 32.0) / 5);
+    EXPECT_DOUBLE_EQ(bits_per_value(parse_spec("e2m1:1x16:ue4m3+f32@1x128"), 3, 200),
+                     4.0 + 39 * 8 / 600.0 + 6 * 32 / 600.0);
 }
 
 }  // namespace

@@ -29,10 +29,23 @@ using DequantizeKernel = Kernel<QuantSpec, void (*)(const PackedView&, const Qua
 
 // The vector kernels take every view, and the specs that RowOps has loops for.
 Refusal vector_refusal(const QuantSpec& spec) {
-    if (spec.is_scaled() && !has_row_ops(*spec.element)) {
-        return fmt::format("element {} is reference only so far", spec.element->name);
+    const auto only_reference = [](std::string_view what) {
+        return fmt::format("{} is reference only so far", what);
+    };
+    if (!spec.is_scaled()) return {};
+    if (!has_row_ops(*spec.element)) return only_reference(spec.element->name);
+    const bool e8m0 = spec.scale == ScaleFormat::kE8m0;
+    if (spec.scale == ScaleFormat::kUe5m3 || spec.scale == ScaleFormat::kUe5m3h ||
+        (e8m0 && spec.rule == formats::ScaleRule::kNearest) ||
+        (!e8m0 && spec.rule != formats::ScaleRule::kDefault) ||
+        (spec.second_level && spec.scale != ScaleFormat::kUe4m3)) {
+        return only_reference(formats::to_string(spec));
     }
-    return {};
+    if (spec.rounding != formats::Rounding::kNearestEven &&
+        (!spec.stochastic() || spec.noise_bits != formats::kMostNoiseBits)) {
+        return only_reference("this rounding");
+    }
+    return spec.is_basic() ? Refusal{} : only_reference(formats::to_string(spec));
 }
 
 constexpr auto accept_quantize = [](const QuantizeProblem&) { return Refusal{}; };
@@ -85,6 +98,10 @@ void check(std::string_view op, const QuantSpec& spec, std::int64_t rows, std::i
     }
     if (spec.second_level && packed.global_scale == nullptr) {
         throw Error(ErrorCode::kUsage, fmt::format("{}: {} without memory for the second level", op,
+                                                   formats::to_string(spec)));
+    }
+    if (spec.rotation.fresh && packed.signs == nullptr) {
+        throw Error(ErrorCode::kUsage, fmt::format("{}: {} without memory for the signs", op,
                                                    formats::to_string(spec)));
     }
 }

@@ -6,6 +6,7 @@
 
 #include "subbyte/core/philox.h"
 #include "subbyte/formats/quantize_reference.h"
+#include "subbyte/formats/tile_scale.h"
 
 namespace subbyte::kernels {
 

@@ -11,6 +11,7 @@
 #include "subbyte/core/float_mode.h"
 #include "subbyte/core/parallel.h"
 #include "subbyte/formats/float_bits.h"
+#include "subbyte/formats/tile_scale.h"
 
 namespace subbyte::kernels {
 namespace {
