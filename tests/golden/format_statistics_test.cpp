@@ -89,10 +89,17 @@ TEST(FormatStatistics, ErrorsAreThoseOfTheReferencePrograms) {
         {"MXFP4 FLOOR", "e2m1:1x32:e8m0/floor"},
         {"MXFP4 RCEIL", "e2m1:1x32:e8m0/rceil"},
         {"MXFP8 E4M3 RCEIL", "e4m3:1x32:e8m0/rceil"},
-        {"MXINT8 FLOOR", "int8:1x32:e8m0/floor"},
-        {"NVFP4 RNE", "e2m1:1x16:ue4m3+f32"},
-        {"NVFP4 SR no guard", "e2m1:1x16:ue4m3+f32:sr"},
-        {"NVINT4 g16", "int4:1x16:ue4m3+f32"},
+        {"MXFP4 FLOOR SR 3/4", "mxfp4:guard:sr"},
+        {"MXINT8 FLOOR", "mxint8:1x32:e8m0/floor"},
+        {"NVFP4 4/6 MSE", "nvfp4:4over6"},
+        {"NVFP4 RNE", "nvfp4"},
+        {"NVFP4 SR guard 17/16", "nvfp4:guard:sr"},
+        {"NVFP4 SR no guard", "nvfp4:sr"},
+        {"NVINT4 g16", "nvint4"},
+        {"RHT16 + NVFP4", "nvfp4:rht16"},
+        {"RHT16 + NVINT4", "nvint4:rht16"},
+        {"RHT16 + NVINT4 SR no guard", "nvint4:rht16:sr"},
+        {"RHT32 + MS-EDEN", "nvfp4:rht32:mseden"},
     };
     std::map<std::string, std::vector<float>> inputs;
     for (const char* name : {"gaussian", "student_t3", "outlier"}) inputs[name] = draw(name);
@@ -102,7 +109,7 @@ TEST(FormatStatistics, ErrorsAreThoseOfTheReferencePrograms) {
         const auto name = row.at("quantizer").get<std::string>();
         const auto distribution = row.at("distribution").get<std::string>();
         const auto spec = specs.find(name);
-        if (spec == specs.end()) continue;
+        ASSERT_NE(spec, specs.end()) << name;
         const bool heavy = distribution == "student_t3";
         // One sample decides a whole tensor's scale there; only the order of magnitude is meant.
         const bool loose = heavy && name.find("per tensor") != std::string::npos;
@@ -124,18 +131,19 @@ TEST(FormatStatistics, ErrorsAreThoseOfTheReferencePrograms) {
         }
         ++rows;
     }
-    EXPECT_EQ(rows, 48);
+    EXPECT_EQ(rows, 69);
 }
 
 // All 65536 noise words are tried, so probabilities are exact.
 TEST(FormatStatistics, StochasticRoundingTakesTheNeighboursWithTheirProbabilities) {
     const std::map<std::string, std::string> names{
-        {"e2m1", "e2m1"}, {"e4m3fn", "e4m3"}, {"e5m2", "e5m2"}, {"int4_sym7", "int4"}};
+        {"e2m1", "e2m1"}, {"e4m3fn", "e4m3"}, {"e4m3", "e4m3ieee"}, {"e5m2", "e5m2"},
+        {"e2m3", "e2m3"}, {"e3m2", "e3m2"},   {"int4_sym7", "int4"}};
     int cases = 0;
     const auto entries = golden::load("statistics.json").at("sr_elements");
     for (const auto& entry : entries) {
         const auto name = names.find(entry.at("format").get<std::string>());
-        if (name == names.end()) continue;
+        ASSERT_NE(name, names.end()) << entry.at("format");
         const ElementFormat& format = *formats::find_element(name->second);
         const auto x = entry.at("x").get<float>();
         double mean = 0, squares = 0;
@@ -162,9 +170,20 @@ TEST(FormatStatistics, StochasticRoundingTakesTheNeighboursWithTheirProbabilitie
         EXPECT_NEAR(squares - mean * mean, entry.at("variance").get<double>(),
                     step * step * 0x1p-15)
             << name->first << " " << x;
+        // Fewer random bits: every pattern once, the probability right to half of one.
+        for (int bits : {1, 4, 8}) {
+            double coarse = 0;
+            for (std::uint32_t noise = 0; noise < (1u << bits); ++noise) {
+                const auto word = static_cast<std::uint16_t>(noise << (16 - bits));
+                const std::uint32_t code = encode(format, x, Rounding::kStochastic, word, bits);
+                coarse += std::ldexp(decode(format, code), -bits);
+            }
+            EXPECT_NEAR(coarse, entry.at("mean").get<double>(), std::ldexp(step, -bits - 1))
+                << name->first << " " << x << " with " << bits << " bits";
+        }
         ++cases;
     }
-    EXPECT_GT(cases, 60);
+    EXPECT_EQ(cases, 213);
 }
 
 TEST(FormatStatistics, StochasticBf16HasTheProbabilityOfItsLowerHalf) {
@@ -189,11 +208,10 @@ TEST(FormatStatistics, StochasticBf16HasTheProbabilityOfItsLowerHalf) {
 
 TEST(FormatStatistics, StochasticNvfp4BlocksAreUnbiasedWhereTheyAreNotCutOff) {
     constexpr int kSeeds = 4000;
-    const QuantSpec spec = parse_spec("nvfp4:sr");
     int blocks = 0;
     const auto entries = golden::load("statistics.json").at("sr_nvfp4_blocks");
     for (const auto& entry : entries) {
-        if (entry.at("guard") != "1") continue;
+        const QuantSpec spec = parse_spec(entry.at("guard") == "1" ? "nvfp4:sr" : "nvfp4:guard:sr");
         // Row 0 is the block; row 1 gives the tensor its amax.
         std::vector<float> x;
         for (const auto& value : entry.at("block")) x.push_back(value.get<float>());
@@ -222,7 +240,7 @@ TEST(FormatStatistics, StochasticNvfp4BlocksAreUnbiasedWhereTheyAreNotCutOff) {
         }
         ++blocks;
     }
-    EXPECT_EQ(blocks, 4);
+    EXPECT_EQ(blocks, 8);
 }
 
 }  // namespace

@@ -88,13 +88,15 @@ std::vector<float> ordinary_matrix(std::int64_t count, std::uint64_t seed = 0) {
 
 struct Packed {
     std::vector<std::uint8_t> codes, scale_codes;
-    std::vector<float> scales;
-    float global = -1.0f;
-    PackedView view() { return {codes.data(), scales.data(), scale_codes.data(), &global}; }
+    std::vector<float> scales, levels;
+    PackedView view() { return {codes.data(), scales.data(), scale_codes.data(), levels.data()}; }
 
     // Memory is filled with a pattern, so that a byte nobody wrote shows up as a difference.
     Packed(const QuantSpec& spec, std::int64_t rows, std::int64_t cols)
-        : codes(static_cast<std::size_t>(rows * formats::row_bytes(spec, cols)), 0xAA) {
+        : codes(static_cast<std::size_t>(rows * formats::row_bytes(spec, cols)), 0xAA),
+          levels(static_cast<std::size_t>(
+                     std::max<std::int64_t>(1, formats::level_count(spec, rows, cols))),
+                 -1.0f) {
         if (!spec.is_scaled()) return;
         const auto tiles =
             static_cast<std::size_t>(formats::TileGrid(spec.tile, rows, cols).count());
@@ -129,7 +131,7 @@ void expect_equal(const MatrixView& source, const std::string& text, const std::
     EXPECT_EQ(actual.codes, expected.codes) << what;
     EXPECT_TRUE(same_bits(actual.scales, expected.scales)) << what;
     EXPECT_EQ(actual.scale_codes, expected.scale_codes) << what;
-    EXPECT_EQ(actual.global, expected.global) << what;
+    EXPECT_EQ(actual.levels, expected.levels) << what;
 
     const auto count = static_cast<std::size_t>(source.rows * source.cols);
     std::vector<float> values(count), decoded(count);
@@ -479,6 +481,26 @@ TEST(KernelChoice, ForcedKernelsRunAndUnknownOnesAreErrors) {
     force_kernels("");
 }
 
+TEST(KernelChoice, SpecsWithoutVectorLoopsRunOnTheReferenceAndSayWhy) {
+    const std::vector<float> x = ordinary_matrix(5 * 70);
+    for (const char* text :
+         {"e2m3:1x32:e8m0/rceil", "nf4:1x64:f32", "lns8:row:f32", "e2m1:1x16:ue5m3+f32",
+          "e4m3:1x32:e8m0/nearest", "e4m3:1x128:f32/rceil", "e2m1:1x16:ue4m3/up+f32", "fp4:sr8",
+          "fp4:away", "nvfp4:rht16", "nvfp4:guard:sr", "nvfp4:4over6", "nvfp4:teb",
+          "e2m1:1x16:ue4m3+f32@1x64", "e4m3:1x32:f32+f32", "int8:row:f32:recip"}) {
+        const QuantSpec spec = parse_spec(text);
+        for (const auto& candidates : {explain_quantize(spec, false), explain_dequantize(spec)}) {
+            for (const Candidate& candidate : candidates) {
+                EXPECT_EQ(candidate.chosen, candidate.isa == Isa::kReference) << text;
+                if (candidate.isa == Isa::kReference || candidate.isa > max_isa()) continue;
+                EXPECT_NE(candidate.refusal.find("reference only so far"), std::string::npos)
+                    << text << ": " << candidate.refusal;
+            }
+        }
+        expect_equal(contiguous(x, 5, 70), text, "reference", "dispatched");
+    }
+}
+
 TEST(KernelChoice, WrongArgumentsAreErrors) {
     const QuantSpec spec = parse_spec("nvfp4");
     const std::vector<float> x(4, 1.0f);
@@ -491,6 +513,8 @@ TEST(KernelChoice, WrongArgumentsAreErrors) {
     EXPECT_THROW(quantize(contiguous(x, 1, 4), spec, kNoise, view), Error);
     EXPECT_THROW(quantize({x.data(), -1, 4, 4, 1}, spec, kNoise, packed.view()), Error);
     EXPECT_THROW(quantize({nullptr, 1, 4, 4, 1}, spec, kNoise, packed.view()), Error);
+    const QuantSpec rotated = parse_spec("nvfp4:rht16fresh");  // needs memory for its signs
+    EXPECT_THROW(quantize(contiguous(x, 1, 4), rotated, kNoise, packed.view()), Error);
 }
 
 }  // namespace
