@@ -3,10 +3,14 @@
 //
 // The kernels that multiply packed codes, against sums in double precision.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -168,9 +172,13 @@ TEST(PackedGemm, EveryCodeCounts) {
                 Operand b = pack(values(s.n * s.k, 2), s.n, s.k, b_spec);
                 for (auto& [operand, spec, rows] :
                      {std::tuple{&a, &a_spec, s.m}, std::tuple{&b, &b_spec, s.n}}) {
+                    const auto stride = static_cast<std::size_t>(formats::row_bytes(*spec, s.k));
                     for (std::size_t i = 0; i < operand->codes.size(); ++i) {
                         std::uint8_t& code = operand->codes[i];
                         code = static_cast<std::uint8_t>(i * 7 + i / 256);
+                        // Some rows hold one code only: the largest sums there are.
+                        constexpr std::uint8_t kLargest[] = {0x77, 0xFF, 0x88, 0x7F, 0x80};
+                        if (i / stride < 5) code = kLargest[i / stride];
                         // Finite numbers only, and no bf16 of a size that overflows.
                         const bool specials = spec->element->specials != formats::Specials::kNone;
                         if (spec->element->bits == 16) {
@@ -279,6 +287,67 @@ TEST(PackedGemm, SameBitsForAnyNumberOfThreads) {
     }
 }
 
+// Memory that ends where an unreadable page begins.
+class GuardedBytes {
+public:
+    GuardedBytes(const void* data, std::size_t bytes) {
+        const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+        const std::size_t whole = (bytes + page - 1) / page * page;
+        size_ = whole + page;
+        base_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base_ == MAP_FAILED) throw std::bad_alloc();
+        mprotect(static_cast<std::uint8_t*>(base_) + whole, page, PROT_NONE);
+        begin_ = static_cast<std::uint8_t*>(base_) + whole - bytes;
+        std::memcpy(begin_, data, bytes);
+    }
+    ~GuardedBytes() { munmap(base_, size_); }
+    GuardedBytes(const GuardedBytes&) = delete;
+    GuardedBytes& operator=(const GuardedBytes&) = delete;
+    std::uint8_t* begin() const { return begin_; }
+
+private:
+    void* base_;
+    std::size_t size_;
+    std::uint8_t* begin_;
+};
+
+TEST(PackedGemm, NothingBehindTheOperandsIsTouched) {
+    for (const KernelUnderTest& kernel : kKernels) {
+        if (!available(kernel.name)) continue;
+        for (const std::string& element : kernel.elements) {
+            for (const char* tile : {"1x128:f32", "1x32:e8m0"}) {
+                const QuantSpec spec = parse_spec(spec_text(element, tile));
+                for (const Shape& s : kShapes) {
+                    if (s.k > 300) continue;
+                    Operand a = pack(values(s.m * s.k, 1), s.m, s.k, spec);
+                    Operand b = pack(values(s.n * s.k, 2), s.n, s.k, spec);
+                    const std::vector<float> d = multiply(s, spec, a, spec, b, kernel.name);
+                    const Forced forced(kernel.name);
+                    const auto guard = [](const auto& v) {
+                        return std::make_unique<GuardedBytes>(v.data(), v.size() * sizeof v[0]);
+                    };
+                    const auto d_guard = guard(std::vector<float>(d.size()));
+                    std::vector<std::unique_ptr<GuardedBytes>> memory;
+                    const auto guarded = [&](Operand& operand) {
+                        memory.push_back(guard(operand.codes));
+                        memory.push_back(guard(operand.scales));
+                        memory.push_back(guard(operand.scale_codes));
+                        const auto at = [&](std::size_t back) {
+                            return memory[memory.size() - back]->begin();
+                        };
+                        return formats::PackedView{at(3), reinterpret_cast<float*>(at(2)), at(1),
+                                                   &operand.global};
+                    };
+                    const formats::PackedView a_view = guarded(a), b_view = guarded(b);
+                    gemm({s.m, s.n, s.k, spec, spec},
+                         {a_view, b_view, reinterpret_cast<float*>(d_guard->begin())});
+                    EXPECT_EQ(std::memcmp(d_guard->begin(), d.data(), d.size() * sizeof(float)), 0);
+                }
+            }
+        }
+    }
+}
+
 // Exact block sums, the same scale products and the same order of blocks.
 TEST(PackedGemm, IntegerKernelsGiveTheSameBits) {
     if (max_isa() < Isa::kAvx512) return;
@@ -290,10 +359,16 @@ TEST(PackedGemm, IntegerKernelsGiveTheSameBits) {
             for (const Shape& s : kShapes) {
                 Operand a = pack(values(s.m * s.k, 1), s.m, s.k, a_spec);
                 Operand b = pack(values(s.n * s.k, 2), s.n, s.k, b_spec);
-                const auto vnni = multiply(s, a_spec, a, b_spec, b, "avx512_vnni");
-                EXPECT_EQ(multiply(s, a_spec, a, b_spec, b, "avx2_maddwd"), vnni);
+                const auto bits = [&](const char* kernel) {
+                    std::vector<std::uint32_t> words(static_cast<std::size_t>(s.m * s.n));
+                    const auto d = multiply(s, a_spec, a, b_spec, b, kernel);
+                    std::memcpy(words.data(), d.data(), d.size() * sizeof(float));
+                    return words;
+                };
+                const auto vnni = bits("avx512_vnni");
+                EXPECT_EQ(bits("avx2_maddwd"), vnni);
                 if (element == "int8") continue;
-                EXPECT_EQ(multiply(s, a_spec, a, b_spec, b, "avx2_maddubs"), vnni);
+                EXPECT_EQ(bits("avx2_maddubs"), vnni);
             }
         }
     }

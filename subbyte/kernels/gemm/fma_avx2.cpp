@@ -56,11 +56,14 @@ void pack_b(const CodeRows& source, std::int64_t first, int, std::uint8_t* data,
 }
 
 template <int kBlock>
-constexpr PanelKernel kPanels{{kTileRows, false, pack_a},
-                              {kTileCols, false, pack_b},
-                              4,
-                              kBlock,
-                              multiply_blocks<FloatDot, kBlock>};
+constexpr PanelKernel kPanels{
+    .a = {kTileRows, false, pack_a},
+    .b = {kTileCols, false, pack_b},
+    .carrier_bytes = 4,
+    .block = kBlock,
+    .slice = 256,
+    .multiply = multiply_blocks<FloatDot, kBlock>,
+};
 
 }  // namespace
 

@@ -50,11 +50,14 @@ void pack_b(const CodeRows& source, std::int64_t first, int block, std::uint8_t*
 }
 
 template <int kBlock>
-constexpr PanelKernel kPanels{{kTileRows, false, pack_a},
-                              {kTileCols, true, pack_b},
-                              1,
-                              kBlock,
-                              multiply_blocks<NibbleDot, kBlock / 4>};
+constexpr PanelKernel kPanels{
+    .a = {kTileRows, false, pack_a},
+    .b = {kTileCols, true, pack_b},
+    .carrier_bytes = 1,
+    .block = kBlock,
+    .slice = 4096,
+    .multiply = multiply_blocks<NibbleDot, kBlock / 4>,
+};
 
 }  // namespace
 

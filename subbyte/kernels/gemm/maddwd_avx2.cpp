@@ -38,11 +38,14 @@ void pack_b(const CodeRows& source, std::int64_t first, int, std::uint8_t* data,
 }
 
 template <int kBlock>
-constexpr PanelKernel kPanels{{kTileRows, false, pack_a},
-                              {kTileCols, false, pack_b},
-                              2,
-                              kBlock,
-                              multiply_blocks<Int16Dot, kBlock / 2>};
+constexpr PanelKernel kPanels{
+    .a = {kTileRows, false, pack_a},
+    .b = {kTileCols, false, pack_b},
+    .carrier_bytes = 2,
+    .block = kBlock,
+    .slice = 1024,
+    .multiply = multiply_blocks<Int16Dot, kBlock / 2>,
+};
 
 }  // namespace
 

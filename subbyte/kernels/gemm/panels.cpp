@@ -17,7 +17,6 @@ using formats::QuantSpec;
 using formats::ScaleFormat;
 using formats::TileGrid;
 
-constexpr std::int64_t kPanelBytes = 32 << 10;    // of a slice of an A panel: stays in L1
 constexpr std::int64_t kColumnBytes = 560 << 10;  // of a block of B panels: stays in L2
 constexpr std::int64_t kPackGrain = 1 << 14;      // codes that are worth a task
 constexpr std::int64_t kTileGrain = 1 << 20;      // multiply-adds that are worth a task
@@ -126,11 +125,9 @@ Panels pack(const PanelKernel& kernel, const PanelSide& side, const PackedView& 
     return panels;
 }
 
-// K is cut so that a slice of an A panel stays in the first cache, evenly and in whole chunks.
+// Chunks of K per pass, about even.
 std::int64_t slice_chunks(const PanelKernel& kernel, std::int64_t chunks) {
-    const std::int64_t most =
-        std::max<std::int64_t>(1, kPanelBytes / (kernel.a.rows * kChunk * kernel.carrier_bytes));
-    return divide_up(chunks, divide_up(chunks, most));
+    return divide_up(chunks, divide_up(chunks * kChunk, kernel.slice));
 }
 
 class TileLoop {

@@ -67,6 +67,7 @@ struct PanelKernel {
     PanelSide a, b;
     int carrier_bytes;
     int block;  // codes per scale, divides kChunk
+    int slice;  // codes of K per pass over D: what stays in the first cache (measured)
     void (*multiply)(const TileArgs& tile);
 };
 

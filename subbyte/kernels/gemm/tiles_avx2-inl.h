@@ -106,7 +106,7 @@ void multiply_blocks(const TileArgs& t) {
             a_panel + q / kPerChunk * (kTileRows * Dot::kWords) + q % kPerChunk * kWords;
         Sum sum[kTileRows][kTileVectors] = {};
         const int words = static_cast<int>(std::min<std::int64_t>(kWords, left));
-#pragma GCC unroll 1
+#pragma GCC unroll 4
         for (int w = 0; w < words; ++w) {
             const I b0 = _mm256_load_si256(reinterpret_cast<const I*>(b));
             const I b1 = _mm256_load_si256(reinterpret_cast<const I*>(b + kLanes));

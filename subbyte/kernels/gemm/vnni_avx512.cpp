@@ -104,11 +104,13 @@ void multiply_short_blocks(const TileArgs& t) {
 
 template <int kBlock>
 constexpr PanelKernel kPanels{
-    {kTileRows, true, pack_a},
-    {kTileCols, false, pack_b},
-    1,
-    kBlock,
-    kBlock == 16 ? multiply_short_blocks : multiply_blocks<Int8Dot, kBlock / 4>};
+    .a = {kTileRows, true, pack_a},
+    .b = {kTileCols, false, pack_b},
+    .carrier_bytes = 1,
+    .block = kBlock,
+    .slice = 4096,
+    .multiply = kBlock == 16 ? multiply_short_blocks : multiply_blocks<Int8Dot, kBlock / 4>,
+};
 
 }  // namespace
 
