@@ -27,9 +27,7 @@ void transform(float* x, int size) {
             }
         }
     }
-    constexpr float kHalf = 0.70710678118654752f;  // sqrt(1/2)
-    float factor = 1.0f;
-    for (int rest = size; rest > 1; rest /= 4) factor *= rest == 2 ? kHalf : 0.5f;
+    const float factor = hadamard_factor(size);
     for (int i = 0; i < size; ++i) x[i] *= factor;
 }
 

@@ -35,6 +35,15 @@ SignBits fixed_signs();
 // operands of a GEMM, and all micro-batches, agree.
 SignBits fresh_signs(const NoiseAddress& address);
 
+// 1 / sqrt(size) rounded to nearest, for a power of two.
+constexpr float hadamard_factor(int size) {
+    float factor = 1.0f;
+    for (int rest = size; rest > 1; rest /= 4) {
+        factor *= rest == 2 ? 0.70710678118654752f : 0.5f;  // sqrt(1/2)
+    }
+    return factor;
+}
+
 // Transforms a row of `cols` values in place; back_ is the inverse.
 void rotate_row(float* x, std::int64_t cols, int size, const SignBits& signs);
 void rotate_row_back(float* x, std::int64_t cols, int size, const SignBits& signs);

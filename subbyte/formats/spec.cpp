@@ -54,7 +54,8 @@ std::string to_string(const QuantSpec& spec) {
         }
         if (rule != ScaleRule::kDefault) text += fmt::format("/{}", scale_rule_name(rule));
         if (spec.second_level) text += "+f32";
-        if (spec.level_tile != Tile::tensor()) text += fmt::format("@{}", tile_text(spec.level_tile));
+        if (spec.level_tile != Tile::tensor())
+            text += fmt::format("@{}", tile_text(spec.level_tile));
     }
     return text + option_text(spec);
 }

@@ -18,43 +18,20 @@
 #include "subbyte/core/error.h"
 #include "subbyte/core/parallel.h"
 #include "subbyte/kernels/quantize/row_ops.h"
+#include "tests/kernels/quantize_operands.h"
 
 namespace subbyte::kernels {
 namespace {
-
-using formats::MatrixView;
-using formats::PackedView;
-using formats::parse_spec;
-using formats::QuantSpec;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kFltMax = std::numeric_limits<float>::max();
 
-// Forces one kernel for quantise and dequantise while it lives.
-class Forced {
-public:
-    explicit Forced(const std::string& name) {
-        force_kernels("quantize=" + name + ",dequantize=" + name);
-    }
-    ~Forced() { force_kernels(""); }
-};
-
-std::vector<std::string> vector_kernels() {
-    std::vector<std::string> names;
-    for (const Candidate& candidate : explain_quantize(parse_spec("fp8"), false)) {
-        if (candidate.isa != Isa::kReference && candidate.isa <= max_isa()) {
-            names.emplace_back(candidate.kernel);
-        }
-    }
-    return names;
-}
-
 std::vector<std::string> all_specs() {
     std::vector<std::string> specs{"fp32", "bf16", "bf16:sr"};
     const std::vector<std::string> scales{"f32",       "e8m0/floor", "e8m0/ceil", "e8m0/rceil",
                                           "e8m0/even", "ue4m3",      "ue4m3+f32"};
-    for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4"}) {
+    for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2"}) {
         for (const char* tile : {"tensor", "row", "1x16", "1x32", "1x128", "16x16", "128x128",
                                  "1x5", "3x7", "2x2000"}) {
             for (const std::string& scale : scales) {
@@ -63,85 +40,17 @@ std::vector<std::string> all_specs() {
                 specs.push_back(base + ":sr");
             }
         }
-    }
-    return specs;
-}
-
-// Numbers of the kind that trainings see: several magnitudes, exact grid values and ties among
-// them.
-float ordinary(std::uint64_t index) {
-    const PhiloxBlock bits = noise_block({7, 0, 0, 0}, index);
-    const float unit = static_cast<float>(static_cast<std::int32_t>(bits[0])) * 0x1p-31f;
-    switch (bits[1] % 8) {
-        case 0: return unit * 0x1p-20f;
-        case 1: return std::round(unit * 16.0f) * 0.25f;  // grid points and ties of small formats
-        case 2: return unit * 100.0f;
-        default: return unit;
-    }
-}
-
-std::vector<float> ordinary_matrix(std::int64_t count, std::uint64_t seed = 0) {
-    std::vector<float> values(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = ordinary(i + (seed << 32));
-    return values;
-}
-
-struct Packed {
-    std::vector<std::uint8_t> codes, scale_codes;
-    std::vector<float> scales, levels;
-    PackedView view() { return {codes.data(), scales.data(), scale_codes.data(), levels.data()}; }
-
-    // Memory is filled with a pattern, so that a byte nobody wrote shows up as a difference.
-    Packed(const QuantSpec& spec, std::int64_t rows, std::int64_t cols)
-        : codes(static_cast<std::size_t>(rows * formats::row_bytes(spec, cols)), 0xAA),
-          levels(static_cast<std::size_t>(
-                     std::max<std::int64_t>(1, formats::level_count(spec, rows, cols))),
-                 -1.0f) {
-        if (!spec.is_scaled()) return;
-        const auto tiles =
-            static_cast<std::size_t>(formats::TileGrid(spec.tile, rows, cols).count());
-        if (spec.scale == formats::ScaleFormat::kFp32) {
-            scales.resize(tiles, -1.0f);
-        } else {
-            scale_codes.resize(tiles, 0xAA);
+        for (const char* rest :
+             {":1x16:ue5m3+f32", ":1x16:ue5m3h+f32:sr", ":16x16:ue5m3", ":1x5:ue5m3h",
+              ":row:f32:sr8", ":1x32:e8m0/rceil:sr8", ":1x16:ue4m3+f32:guard:sr",
+              ":1x16:ue4m3:guard:sr8", ":1x32:e8m0/floor:guard:sr", ":3x7:ue5m3+f32:teb",
+              ":1x16:ue4m3+f32:rht16", ":1x16:ue4m3+f32:rht32fresh:sr", ":1x128:f32:rht64",
+              ":row:f32:rht128fresh:sr8", ":tensor:f32:rht16fresh", ":1x5:e8m0/even:rht32",
+              ":128x128:f32:rht128", ":1x32:e8m0/floor:rht16:guard:sr", ":2x2000:f32:rht64"}) {
+            specs.push_back(std::string(element) + rest);
         }
     }
-};
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        const bool equal = std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]);
-        if (!equal && !(std::isnan(a[i]) && std::isnan(b[i]))) return false;
-    }
-    return a.size() == b.size();
-}
-
-constexpr NoiseAddress kNoise{0x123456789ABCDEF0, 3, 5, 9};
-
-// Quantises with the reference and with `kernel`; every output must have the same bits.
-void expect_equal(const MatrixView& source, const std::string& text, const std::string& kernel,
-                  const std::string& where) {
-    const QuantSpec spec = parse_spec(text);
-    Packed expected(spec, source.rows, source.cols), actual(spec, source.rows, source.cols);
-    formats::quantize_reference(source, spec, kNoise, expected.view());
-    const Forced forced(kernel);
-    quantize(source, spec, kNoise, actual.view());
-    const std::string what = kernel + " " + text + " " + where + " " + std::to_string(source.rows) +
-                             "x" + std::to_string(source.cols);
-    EXPECT_EQ(actual.codes, expected.codes) << what;
-    EXPECT_TRUE(same_bits(actual.scales, expected.scales)) << what;
-    EXPECT_EQ(actual.scale_codes, expected.scale_codes) << what;
-    EXPECT_EQ(actual.levels, expected.levels) << what;
-
-    const auto count = static_cast<std::size_t>(source.rows * source.cols);
-    std::vector<float> values(count), decoded(count);
-    formats::dequantize_reference(expected.view(), spec, source.rows, source.cols, values.data());
-    dequantize(expected.view(), spec, source.rows, source.cols, decoded.data());
-    EXPECT_TRUE(same_bits(decoded, values)) << what << " decoded";
-}
-
-MatrixView contiguous(const std::vector<float>& x, std::int64_t rows, std::int64_t cols) {
-    return {x.data(), rows, cols, cols, 1};
+    return specs;
 }
 
 TEST(QuantizeKernels, EverySpecGivesTheBitsOfTheReference) {
@@ -159,8 +68,10 @@ TEST(QuantizeKernels, EverySpecGivesTheBitsOfTheReference) {
 TEST(QuantizeKernels, EveryRowLengthUpTo300) {
     const auto x = ordinary_matrix(3 * 300);
     for (const std::string& kernel : vector_kernels()) {
-        for (const char* spec : {"fp8", "fp4:sr", "int8:1x128:f32:sr", "int4:1x32:e8m0", "nvfp4:sr",
-                                 "e5m2:row:f32", "bf16:sr", "fp32"}) {
+        for (const char* spec :
+             {"fp8", "fp4:sr", "int8:1x128:f32:sr", "int4:1x32:e8m0", "nvfp4:sr", "e5m2:row:f32",
+              "bf16:sr", "fp32", "mxfp6e2m3:sr", "e3m2:row:f32:rht64", "nvfp4:rht16:sr8",
+              "int8:1x16:f32:rht128fresh"}) {
             for (std::int64_t cols = 0; cols <= 300; ++cols) {
                 expect_equal(contiguous(x, 3, cols), spec, kernel, "length");
                 if (HasFailure()) return;
@@ -229,7 +140,8 @@ TEST(QuantizeKernels, GeneralStridesAreCopied) {
     const std::int64_t rows = 40, cols = 150;
     const auto x = ordinary_matrix(2 * rows * 3 * cols);
     for (const std::string& kernel : vector_kernels()) {
-        for (const char* spec : {"fp8", "fp4:sr", "nvfp4", "bf16", "fp32", "int8:tensor:f32"}) {
+        for (const char* spec : {"fp8", "fp4:sr", "nvfp4", "bf16", "fp32", "int8:tensor:f32",
+                                 "nvfp4:rht16", "mxfp6e3m2"}) {
             expect_equal({x.data(), rows, cols, 2 * 3 * cols, 3}, spec, kernel, "every third");
         }
     }
@@ -313,7 +225,7 @@ TEST(QuantizeKernels, QuotientsAreCorrectlyRounded) {
         x[static_cast<std::size_t>(r * cols)] = amax;
     }
     for (const std::string& kernel : vector_kernels()) {
-        for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4"}) {
+        for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2"}) {
             for (const char* rest : {":row:f32", ":row:f32:sr"}) {
                 expect_equal(contiguous(x, rows, cols), std::string(element) + rest, kernel,
                              "ties");
@@ -350,7 +262,8 @@ TEST(QuantizeKernels, ResultsDoNotDependOnHowRangesAreCut) {
     for (const std::string& kernel : vector_kernels()) {
         for (const char* spec :
              {"e4m3:128x128:f32", "fp4:sr", "nvfp4:sr", "int8:tensor:f32", "e5m2:row:f32", "mxfp4",
-              "bf16:sr", "int4:1x5:f32", "e2m1:1x341:f32:sr", "e2m1:3x7:ue4m3+f32"}) {
+              "bf16:sr", "int4:1x5:f32", "nvfp4:rht64fresh:sr", "e3m2:1x20:f32:rht16", "mxfp6e2m3",
+              "e2m1:1x341:f32:sr", "e2m1:3x7:ue4m3+f32"}) {
             for (const ParallelFor& cut :
                  {backwards(1), backwards(3), backwards(1000), ParallelFor(three_threads)}) {
                 set_parallel_for(cut);
@@ -397,7 +310,7 @@ TEST(QuantizeKernels, FlushToZeroOfTheCallerChangesNothing) {
 TEST(DequantizeKernels, EveryCodeDecodes) {
     for (const std::string& kernel : vector_kernels()) {
         const Forced forced(kernel);
-        for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4"}) {
+        for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2"}) {
             for (std::int64_t shift : {0, 1, 5}) {
                 const QuantSpec spec = parse_spec(std::string(element) + ":1x7:f32");
                 const std::int64_t cols = 256 + shift;
@@ -452,69 +365,6 @@ TEST(QuantizeKernels, NoiseOfARowBeginsAnywhere) {
             expect_equal(contiguous(x, rows, cols), "e2m1:1x16:e8m0/floor:sr", kernel, "noise");
         }
     }
-}
-
-TEST(KernelChoice, ForcedKernelsRunAndUnknownOnesAreErrors) {
-    const QuantSpec spec = parse_spec("fp8");
-    const auto chosen = [](const std::vector<Candidate>& candidates) {
-        std::string name;
-        for (const Candidate& candidate : candidates) {
-            if (!candidate.chosen) continue;
-            EXPECT_EQ(candidate.refusal, "");
-            EXPECT_EQ(name, "") << "two kernels chosen";
-            name = candidate.kernel;
-        }
-        return name;
-    };
-    {
-        const Forced forced("reference");
-        EXPECT_EQ(chosen(explain_quantize(spec, false)), "reference");
-        EXPECT_EQ(chosen(explain_dequantize(spec)), "reference");
-    }
-    EXPECT_EQ(chosen(explain_quantize(spec, false)), isa_name(max_isa()));
-    EXPECT_THROW(force_kernels("quantize"), Error);
-    EXPECT_THROW(force_kernels("quantise=avx2"), Error);
-    force_kernels("quantize=nonsense");
-    const std::vector<float> x(4, 1.0f);
-    Packed packed(spec, 1, 4);
-    EXPECT_THROW(quantize(contiguous(x, 1, 4), spec, kNoise, packed.view()), Error);
-    force_kernels("");
-}
-
-TEST(KernelChoice, SpecsWithoutVectorLoopsRunOnTheReferenceAndSayWhy) {
-    const std::vector<float> x = ordinary_matrix(5 * 70);
-    for (const char* text :
-         {"e2m3:1x32:e8m0/rceil", "nf4:1x64:f32", "lns8:row:f32", "e2m1:1x16:ue5m3+f32",
-          "e4m3:1x32:e8m0/nearest", "e4m3:1x128:f32/rceil", "e2m1:1x16:ue4m3/up+f32", "fp4:sr8",
-          "fp4:away", "nvfp4:rht16", "nvfp4:guard:sr", "nvfp4:4over6", "nvfp4:teb",
-          "e2m1:1x16:ue4m3+f32@1x64", "e4m3:1x32:f32+f32", "int8:row:f32:recip"}) {
-        const QuantSpec spec = parse_spec(text);
-        for (const auto& candidates : {explain_quantize(spec, false), explain_dequantize(spec)}) {
-            for (const Candidate& candidate : candidates) {
-                EXPECT_EQ(candidate.chosen, candidate.isa == Isa::kReference) << text;
-                if (candidate.isa == Isa::kReference || candidate.isa > max_isa()) continue;
-                EXPECT_NE(candidate.refusal.find("reference only so far"), std::string::npos)
-                    << text << ": " << candidate.refusal;
-            }
-        }
-        expect_equal(contiguous(x, 5, 70), text, "reference", "dispatched");
-    }
-}
-
-TEST(KernelChoice, WrongArgumentsAreErrors) {
-    const QuantSpec spec = parse_spec("nvfp4");
-    const std::vector<float> x(4, 1.0f);
-    Packed packed(spec, 1, 4);
-    PackedView view = packed.view();
-    view.global_scale = nullptr;
-    EXPECT_THROW(quantize(contiguous(x, 1, 4), spec, kNoise, view), Error);
-    view = packed.view();
-    view.scale_codes = nullptr;
-    EXPECT_THROW(quantize(contiguous(x, 1, 4), spec, kNoise, view), Error);
-    EXPECT_THROW(quantize({x.data(), -1, 4, 4, 1}, spec, kNoise, packed.view()), Error);
-    EXPECT_THROW(quantize({nullptr, 1, 4, 4, 1}, spec, kNoise, packed.view()), Error);
-    const QuantSpec rotated = parse_spec("nvfp4:rht16fresh");  // needs memory for its signs
-    EXPECT_THROW(quantize(contiguous(x, 1, 4), rotated, kNoise, packed.view()), Error);
 }
 
 }  // namespace

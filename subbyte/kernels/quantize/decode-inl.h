@@ -18,6 +18,13 @@ template <class E>
 inline F decode_bytes(const std::uint8_t* codes) {
     if constexpr (E::kInteger) {
         return int8_to_float(codes);
+    } else if constexpr (E::kBits == 6) {
+        // Shifted under fp16's exponent, the number times 2^(kBias - 15).
+        const Half pairs = load_byte_pairs(codes);
+        const Half sign = half_shift_left<10>(half_and(pairs, half_set(0x20)));
+        const Half low = half_and(pairs, half_set(0x1F));
+        const Half half = half_or(sign, half_shift_left<10 - E::kMantissa>(low));
+        return mul(half_to_float(half), set(static_cast<float>(1 << (15 - E::kBias))));
     } else if constexpr (E::kMantissa == 2) {
         return half_to_float(
             half_shift_left<8>(load_byte_pairs(codes)));  // e5m2: upper half of fp16
@@ -32,7 +39,8 @@ inline F decode_bytes(const std::uint8_t* codes) {
     }
 }
 
-// (value * scale) * global of `count` codes from column `col` of a row.
+// (value * scale) * global of `count` codes from column `col` of a row. 6-bit codes are given one
+// per byte.
 template <class E>
 inline void decode_tile(const std::uint8_t* row, std::int64_t col, std::int64_t count, float scale,
                         float global, float* out) {

@@ -17,16 +17,18 @@ namespace {
 // Code of the magnitude y (finite, y >= 0) with the sign of x; the low kBits bits of each lane, the
 // rest is 0. Rounding is one float addition: with m = 2^(e + 23 - kMantissa - s), e the exponent of
 // y (not below that of the smallest normal number), y + m holds rint(y / step * 2^s) in its low
-// mantissa bits, ties to even. s = 16 extra bits make the fraction that stochastic rounding
-// compares with the noise: it carries into the code exactly when noise < fraction.
-template <class E, bool kStochastic>
+// mantissa bits, ties to even. s = kNoise extra bits make the fraction that stochastic rounding
+// compares with the kNoise bits of noise: it carries into the code exactly when noise < fraction.
+// kNoise = 0: nearest.
+template <class E, int kNoise>
 inline I encode_magnitude(F y, I x, I noise) {
+    constexpr std::uint32_t kNoiseMask = (1u << kNoise) - 1;
     y = min(y, set(E::kMax));
     if constexpr (E::kInteger) {
         I code;
-        if constexpr (kStochastic) {
-            const I w = bits(add(y, set(128.0f)));
-            code = and_(shift_right<16>(add(w, xor_(noise, set(0xFFFFu)))), set(0x7Fu));
+        if constexpr (kNoise > 0) {
+            const I w = bits(add(y, set(static_cast<float>(1 << (23 - kNoise)))));
+            code = and_(shift_right<kNoise>(add(w, xor_(noise, set(kNoiseMask)))), set(0x7Fu));
         } else {
             code = and_(bits(add(y, set(0x1p23f))), set(0x7Fu));
         }
@@ -38,14 +40,14 @@ inline I encode_magnitude(F y, I x, I noise) {
         constexpr float kSmallestNormal = 1.0f / static_cast<float>(1 << (E::kBias - 1));
         const I exponent = and_(bits(max(y, set(kSmallestNormal))), set(kInfinity));
         I code;
-        if constexpr (kStochastic) {
+        if constexpr (kNoise > 0) {
             // The exponent field counts from 127, the code's from 1 - kBias; the difference rides
             // on the noise, modulo the bits that the mask keeps.
             constexpr std::uint32_t kOffset = ((E::kBias - 128u) << E::kMantissa) & kMask;
-            const I m = add(exponent, set(static_cast<std::uint32_t>(kShift - 16) << 23));
+            const I m = add(exponent, set(static_cast<std::uint32_t>(kShift - kNoise) << 23));
             const I w = bits(add(y, floats(m)));
-            const I up = xor_(noise, set((kOffset << 16) | 0xFFFFu));
-            code = add(shift_right<16>(add(w, up)), shift_right<kShift>(exponent));
+            const I up = xor_(noise, set((kOffset << kNoise) | kNoiseMask));
+            code = add(shift_right<kNoise>(add(w, up)), shift_right<kShift>(exponent));
         } else {
             // Here it rides on m: an even offset below the rounded bits changes no tie.
             constexpr std::uint32_t kOffset = ((E::kBias - 128u - kShift) << E::kMantissa) & kMask;
@@ -69,20 +71,31 @@ inline I encode_magnitude(F y, I x, I noise) {
 template <Scaling kScaling>
 inline F scale_magnitude(F a, const TileFactors& tiles, std::int64_t tile) {
     if constexpr (kScaling == Scaling::kMultiply) return mul(a, set(tiles.reciprocal[tile]));
+    if constexpr (kScaling == Scaling::kMultiplyThreeQuarters) {
+        return mul(mul(a, set(0.75f)), set(tiles.reciprocal[tile]));
+    }
     if constexpr (kScaling == Scaling::kDivide) return div(a, set(tiles.scale[tile]));
     const F r = set(tiles.reciprocal[tile]);
     const F q = mul_add(a, r, mul(a, set(tiles.reciprocal_low[tile])));
     return mul_add(neg_mul_add(q, set(tiles.scale[tile]), a), r, q);
 }
 
-template <class E, bool kStochastic, Scaling kScaling>
+// The noise of kLanes elements, kNoise bits each.
+template <int kNoise>
+inline I noise_lanes(const std::uint16_t* words) {
+    if constexpr (kNoise == 0) return set(0u);
+    if constexpr (kNoise == 16) return load_words(words);
+    return shift_right<16 - kNoise>(load_words(words));
+}
+
+template <class E, int kNoise, Scaling kScaling>
 inline void encode_tile(const float* x, std::int64_t count, const TileFactors& tiles,
                         std::int64_t tile, const std::uint16_t* noise, std::uint8_t* codes) {
     const I magnitude = set(kMagnitude);
     const auto encode = [&](F value, const std::uint16_t* words) {
         const I b = bits(value);
         const F y = scale_magnitude<kScaling>(floats(and_(b, magnitude)), tiles, tile);
-        return encode_magnitude<E, kStochastic>(y, b, kStochastic ? load_words(words) : set(0u));
+        return encode_magnitude<E, kNoise>(y, b, noise_lanes<kNoise>(words));
     };
     std::int64_t c = 0;
 #pragma GCC unroll 4
@@ -94,20 +107,22 @@ inline void encode_tile(const float* x, std::int64_t count, const TileFactors& t
     }
 }
 
-template <class E, bool kStochastic>
+template <class E, int kNoise>
 void encode_row(const float* x, const RowSpan& span, const TileFactors& tiles,
                 const std::uint16_t* noise, std::uint8_t* codes) {
     for_tiles(span, [&](std::int64_t tile, std::int64_t begin, std::int64_t end) {
         const auto encode = [&]<Scaling kScaling>() {
-            encode_tile<E, kStochastic, kScaling>(x + begin, end - begin, tiles, tile,
-                                                  kStochastic ? noise + begin : nullptr,
-                                                  codes + begin);
+            encode_tile<E, kNoise, kScaling>(x + begin, end - begin, tiles, tile,
+                                             kNoise > 0 ? noise + begin : nullptr, codes + begin);
         };
         switch (tiles.scaling[tile]) {
             case Scaling::kZero:
                 std::memset(codes + begin, 0, static_cast<std::size_t>(end - begin));
                 break;
             case Scaling::kMultiply: encode.template operator()<Scaling::kMultiply>(); break;
+            case Scaling::kMultiplyThreeQuarters:
+                encode.template operator()<Scaling::kMultiplyThreeQuarters>();
+                break;
             case Scaling::kDivide: encode.template operator()<Scaling::kDivide>(); break;
             case Scaling::kDivideByReciprocal:
                 encode.template operator()<Scaling::kDivideByReciprocal>();

@@ -33,19 +33,27 @@ Refusal vector_refusal(const QuantSpec& spec) {
         return fmt::format("{} is reference only so far", what);
     };
     if (!spec.is_scaled()) return {};
-    if (!has_row_ops(*spec.element)) return only_reference(spec.element->name);
+    if (element_index(*spec.element) < 0) return only_reference(spec.element->name);
     const bool e8m0 = spec.scale == ScaleFormat::kE8m0;
-    if (spec.scale == ScaleFormat::kUe5m3 || spec.scale == ScaleFormat::kUe5m3h ||
-        (e8m0 && spec.rule == formats::ScaleRule::kNearest) ||
-        (!e8m0 && spec.rule != formats::ScaleRule::kDefault) ||
-        (spec.second_level && spec.scale != ScaleFormat::kUe4m3)) {
-        return only_reference(formats::to_string(spec));
+    if (e8m0 ? spec.rule == formats::ScaleRule::kNearest
+             : spec.rule != formats::ScaleRule::kDefault) {
+        return only_reference(fmt::format("{} scales with rule {}", formats::scale_name(spec.scale),
+                                          formats::scale_rule_name(spec.rule)));
     }
-    if (spec.rounding != formats::Rounding::kNearestEven &&
-        (!spec.stochastic() || spec.noise_bits != formats::kMostNoiseBits)) {
+    if (spec.second_level &&
+        (!formats::is_ue(spec.scale) || spec.level_tile != formats::Tile::tensor())) {
+        return only_reference("this second level");
+    }
+    const bool stochastic =
+        spec.stochastic() && (spec.noise_bits == formats::kMostNoiseBits || spec.noise_bits == 8);
+    if (spec.rounding != formats::Rounding::kNearestEven && !stochastic) {
         return only_reference("this rounding");
     }
-    return spec.is_basic() ? Refusal{} : only_reference(formats::to_string(spec));
+    if (spec.order != formats::ScaleOrder::kStandard && spec.order != formats::ScaleOrder::kTeB) {
+        return only_reference("this order of operations");
+    }
+    if (spec.four_over_six != formats::FourOverSix::kOff) return only_reference("4over6");
+    return spec.ms_eden ? only_reference("mseden") : Refusal{};
 }
 
 constexpr auto accept_quantize = [](const QuantizeProblem&) { return Refusal{}; };

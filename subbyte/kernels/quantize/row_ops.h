@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "subbyte/core/philox.h"
+#include "subbyte/formats/hadamard.h"
 #include "subbyte/formats/quantize_reference.h"
 #include "subbyte/formats/tile_scale.h"
 
@@ -12,8 +13,15 @@ namespace subbyte::kernels {
 
 // How the elements of a tile are scaled before they are rounded. `kDivide` is x / scale;
 // `kDivideByReciprocal` gives the same bits with multiply-adds where the scale is far from the
-// limits of float32 (see encode-inl.h). `kZero`: the tile holds NaN or Inf, all codes are 0.
-enum class Scaling : std::int32_t { kZero, kMultiply, kDivide, kDivideByReciprocal };
+// limits of float32 (see encode-inl.h). `kMultiplyThreeQuarters` is (x * 3/4) * reciprocal.
+// `kZero`: the tile holds NaN or Inf, all codes are 0.
+enum class Scaling : std::int32_t {
+    kZero,
+    kMultiply,
+    kMultiplyThreeQuarters,
+    kDivide,
+    kDivideByReciprocal
+};
 
 // The scales of neighbouring tiles, one entry each; room for `count` rounded up to 16.
 struct TileFactors {
@@ -37,7 +45,19 @@ struct ScaleProblem {
     int emax;
     int mantissa_digits;  // that ScaleRule::kEven rounds to
     formats::SecondLevel level;
+    float amax_factor = 1.0f;     // head room of a ue scale
+    bool three_quarters = false;  // head room under e8m0
+    bool te_b = false;            // ScaleOrder::kTeB
 };
+
+// A Hadamard transform with its signs; `flips` holds the sign bit of each position of a group, as
+// float bits.
+struct RowRotation {
+    int size = 0;
+    formats::SignBits signs{};
+    std::uint32_t flips[128] = {};
+};
+RowRotation row_rotation(const formats::Rotation& rotation, const formats::SignBits& signs);
 
 // A stretch of one row: columns [begin, end) of a matrix whose tiles are `tile_cols` wide. Pointers
 // to elements point at column `begin`; pointers to tiles at the tile that holds it.
@@ -61,11 +81,11 @@ struct RowOps {
     void (*scales)(const ScaleProblem& problem, const std::uint32_t* amax, std::int64_t count,
                    const TileFactors& tiles);
 
-    // One code per byte, by element format (element_index) and rounding (1: stochastic, with
-    // one noise word per element).
+    // One code per byte, by element format (element_index) and rounding: nearest, stochastic with
+    // 16 bits, stochastic with 8 bits (of one noise word per element).
     using Encode = void (*)(const float* x, const RowSpan& span, const TileFactors& tiles,
                             const std::uint16_t* noise, std::uint8_t* codes);
-    Encode encode[5][2];
+    Encode encode[7][3];
 
     // Bytes with one 4-bit code each to two codes per byte, first one low. Of an odd count the last
     // high nibble is 0.
@@ -84,27 +104,22 @@ struct RowOps {
     void (*transpose)(const float* source, std::int64_t source_stride, std::int64_t rows,
                       std::int64_t cols, float* target, std::int64_t target_stride);
 
-    // out = (code value * scale of its tile) * global. `row` is the whole row of codes.
+    // Transforms a row of `cols` values, whole groups but for the last, in place; the bits of
+    // formats::rotate_row() and rotate_row_back().
+    void (*rotate)(float* x, std::int64_t cols, const RowRotation& rotation, bool back);
+
+    // out = (code value * scale of its tile) * global. `row` is the whole row of codes; 6-bit codes
+    // one per byte.
     using Decode = void (*)(const std::uint8_t* row, const RowSpan& span, const float* scales,
                             float global, float* out);
-    Decode decode[5];
+    Decode decode[7];
 
     void (*decode_bf16)(const std::uint8_t* codes, std::int64_t count, float* out);
 };
 
-// Place of a scaled element format in RowOps::encode and RowOps::decode: the first five rows of
-// formats::element_formats(), e4m3, e5m2, e2m1, int8, int4.
-inline int element_index(const formats::ElementFormat& element) {
-    return static_cast<int>(&element - formats::element_formats().data());
-}
-
-// False for the elements that only the reference knows.
-inline bool has_row_ops(const formats::ElementFormat& element) {
-    for (const formats::ElementFormat& known : formats::element_formats().first(5)) {
-        if (&known == &element) return true;
-    }
-    return false;
-}
+// Place of a scaled element format in RowOps::encode and RowOps::decode: e4m3, e5m2, e2m1, int8,
+// int4, e2m3, e3m2; -1 for the elements that only the reference knows.
+int element_index(const formats::ElementFormat& element);
 
 const RowOps& avx2_row_ops();
 const RowOps& avx512_row_ops();

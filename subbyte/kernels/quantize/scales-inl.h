@@ -52,32 +52,45 @@ inline ScaleLanes e8m0_lanes(const ScaleProblem& problem, I amax) {
     const I emax = set(static_cast<std::uint32_t>(problem.emax));
     const I code = sub(max_unsigned(field, emax), emax);
     const I reciprocal = shift_left<23>(sub(set(254u), code));
-    return {set(0.0f), floats(reciprocal), set(0.0f), scaling_lanes(Scaling::kMultiply), code};
+    const Scaling scaling =
+        problem.three_quarters ? Scaling::kMultiplyThreeQuarters : Scaling::kMultiply;
+    return {set(0.0f), floats(reciprocal), set(0.0f), scaling_lanes(scaling), code};
 }
 
 // The order of operations of formats::tile_scale().
-inline ScaleLanes ue4m3_lanes(const ScaleProblem& problem, I amax) {
-    const F wanted = mul(div(floats(amax), set(problem.max)), set(problem.level.encode));
-    const I code = encode_magnitude<E4m3, false>(wanted, set(0u), set(0u));  // saturates at 448
-    const F normal = floats(add(shift_left<20>(code), set(120u << 23)));
-    const F subnormal = mul(int_to_float(code), set(0x1p-9f));
+template <class E>
+inline ScaleLanes ue_lanes(const ScaleProblem& problem, I amax) {
+    const F guarded = min(mul(floats(amax), set(problem.amax_factor)), set(0x1.FFFFFEp127f));
+    const F wanted = problem.te_b ? mul(guarded, set(problem.level.encode * (1.0f / problem.max)))
+                                  : mul(div(guarded, set(problem.max)), set(problem.level.encode));
+    const I code = encode_magnitude<E, 0>(wanted, set(0u), set(0u));  // saturates
+    const F normal = floats(add(shift_left<20>(code), set((127u - E::kBias) << 23)));
+    const F subnormal =
+        mul(int_to_float(code), set(1.0f / static_cast<float>(1 << (E::kBias + 2))));
     const F scale = floats(merge(greater(set(8u), code), bits(subnormal), bits(normal)));
     const F factor = div(set(1.0f), mul(scale, set(problem.level.decode)));
     return {scale, min(factor, set(0x1.FFFFFEp127f)), set(0.0f), scaling_lanes(Scaling::kMultiply),
             code};
 }
 
+inline ScaleLanes lanes_of(const ScaleProblem& problem, I amax) {
+    using formats::ScaleFormat;
+    switch (problem.format) {
+        case ScaleFormat::kE8m0: return e8m0_lanes(problem, amax);
+        case ScaleFormat::kUe4m3: return ue_lanes<Ue4m3>(problem, amax);
+        case ScaleFormat::kUe5m3: return ue_lanes<Ue5m3>(problem, amax);
+        case ScaleFormat::kUe5m3h: return ue_lanes<Ue5m3h>(problem, amax);
+        default: return fp32_lanes(problem, amax);
+    }
+}
+
 void scale_tiles(const ScaleProblem& problem, const std::uint32_t* amax, std::int64_t count,
                  const TileFactors& tiles) {
-    using formats::ScaleFormat;
-    const I nan_code = set(problem.format == ScaleFormat::kE8m0 ? 0xFFu : 0x7Fu);
+    const I nan_code = set(problem.format == formats::ScaleFormat::kUe4m3 ? 0x7Fu : 0xFFu);
     for (std::int64_t i = 0; i < count; i += kLanes) {
         const I given = load_int(amax + i);
         const I finite = greater(set(kInfinity), given);
-        const I a = and_(given, finite);
-        const ScaleLanes lanes = problem.format == ScaleFormat::kFp32   ? fp32_lanes(problem, a)
-                                 : problem.format == ScaleFormat::kE8m0 ? e8m0_lanes(problem, a)
-                                                                        : ue4m3_lanes(problem, a);
+        const ScaleLanes lanes = lanes_of(problem, and_(given, finite));
         store(tiles.scale + i, floats(merge(finite, bits(lanes.scale), set(0x7FC00000u))));
         store(tiles.reciprocal + i, lanes.reciprocal);
         store(tiles.reciprocal_low + i, lanes.reciprocal_low);

@@ -26,6 +26,16 @@ struct E5m2 {
     static constexpr int kBits = 8, kMantissa = 2, kBias = 15;
     static constexpr float kMax = 57344.0f;
 };
+struct E2m3 {
+    static constexpr bool kInteger = false;
+    static constexpr int kBits = 6, kMantissa = 3, kBias = 1;
+    static constexpr float kMax = 7.5f;
+};
+struct E3m2 {
+    static constexpr bool kInteger = false;
+    static constexpr int kBits = 6, kMantissa = 2, kBias = 3;
+    static constexpr float kMax = 28.0f;
+};
 struct E2m1 {
     static constexpr bool kInteger = false;
     static constexpr int kBits = 4, kMantissa = 1, kBias = 1;
@@ -44,6 +54,23 @@ struct Int4 {
     static constexpr float kMax = 7.0f;
     static constexpr float kValues[16] = {0.0f,  1.0f,  2.0f,  3.0f,  4.0f,  5.0f,  6.0f,  7.0f,
                                           -8.0f, -7.0f, -6.0f, -5.0f, -4.0f, -3.0f, -2.0f, -1.0f};
+};
+
+// Scale formats: the sign bit is never set.
+struct Ue4m3 {
+    static constexpr bool kInteger = false;
+    static constexpr int kBits = 8, kMantissa = 3, kBias = 7;
+    static constexpr float kMax = 448.0f;
+};
+struct Ue5m3 {
+    static constexpr bool kInteger = false;
+    static constexpr int kBits = 9, kMantissa = 3, kBias = 15;
+    static constexpr float kMax = 114688.0f;
+};
+struct Ue5m3h {
+    static constexpr bool kInteger = false;
+    static constexpr int kBits = 9, kMantissa = 3, kBias = 15;
+    static constexpr float kMax = 61440.0f;
 };
 
 inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }

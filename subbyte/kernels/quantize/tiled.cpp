@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "subbyte/core/aligned_buffer.h"
@@ -12,6 +13,7 @@
 #include "subbyte/core/parallel.h"
 #include "subbyte/formats/float_bits.h"
 #include "subbyte/formats/tile_scale.h"
+#include "subbyte/kernels/quantize/six_bits.h"
 
 namespace subbyte::kernels {
 namespace {
@@ -44,8 +46,9 @@ struct Chunking {
                 grid.tile_rows * grid.tile_cols <= 2 * kChunkElements;
         const std::int64_t least = transposed ? kTransposedRows : kChunkRows;
         const std::int64_t unit_rows = local ? grid.tile_rows : 1;
-        // Chunks of an even number of columns, so that 4-bit codes start at a byte.
-        const std::int64_t unit_cols = local ? grid.tile_cols * (1 + grid.tile_cols % 2) : 2;
+        // Codes of a chunk start at a byte, and rotations lie within one.
+        const std::int64_t groups = std::max(4, spec.rotation.size);
+        const std::int64_t unit_cols = local ? std::lcm(grid.tile_cols, groups) : groups;
         rows = unit_rows * std::max<std::int64_t>(1, least / unit_rows);
         const std::int64_t most = std::min(
             kChunkColumns, transposed ? kTransposedElements / rows : kChunkElements / unit_rows);
@@ -89,19 +92,23 @@ ScaleProblem scale_problem(const QuantSpec& spec) {
     if (!spec.is_scaled()) return {};
     const formats::ElementFormat& element = *spec.element;
     const bool integer = element.kind == formats::ElementKind::kInteger;
-    return {spec.scale,
-            spec.rule,
-            element.max,
-            element.emax(),
-            integer ? element.bits - 2 : element.mantissa_bits,
-            {}};
+    ScaleProblem problem{spec.scale,
+                         spec.rule,
+                         element.max,
+                         element.emax(),
+                         integer ? element.bits - 2 : element.mantissa_bits,
+                         {}};
+    if (spec.guard && formats::is_ue(spec.scale)) problem.amax_factor = 17.0f / 16.0f;
+    problem.three_quarters = spec.guard && spec.scale == ScaleFormat::kE8m0;
+    problem.te_b = spec.order == formats::ScaleOrder::kTeB;
+    return problem;
 }
 
 // One call of quantize_tiled.
 class Quantizer {
 public:
     Quantizer(const RowOps& ops, const MatrixView& source, const QuantSpec& spec,
-              const NoiseAddress& noise, const PackedView& packed)
+              const NoiseAddress& noise, const PackedView& packed, const formats::SignBits& signs)
         : ops_(ops),
           source_(source),
           spec_(spec),
@@ -110,7 +117,8 @@ public:
           grid_(spec.tile, source.rows, source.cols),
           chunks_(source, spec, grid_),
           stride_(formats::row_bytes(spec, source.cols)),
-          scales_(scale_problem(spec)) {}
+          scales_(scale_problem(spec)),
+          rotation_(row_rotation(spec.rotation, signs)) {}
 
     void run() {
         if (spec_.is_scaled() && !chunks_.local) find_amax();
@@ -139,12 +147,12 @@ private:
         return chunk;
     }
 
-    // The values of a chunk, copied row-major when the source's columns are strided.
+    // The values of a chunk, copied row-major when the source's columns are strided or rotated.
     Chunk load_chunk(std::int64_t index) const {
         Chunk chunk = place_chunk(index);
         const float* const first =
             source_.data + chunk.row0 * source_.row_stride + chunk.col0 * source_.col_stride;
-        if (source_.col_stride == 1) {
+        if (source_.col_stride == 1 && rotation_.size == 0) {
             chunk.values = first;
             chunk.stride = source_.row_stride;
             return chunk;
@@ -162,6 +170,12 @@ private:
                 }
             }
         }
+        if (rotation_.size != 0) {
+            const IeeeFloatScope exact;
+            for (std::int64_t r = 0; r < rows; ++r) {
+                ops_.rotate(copy + r * chunk.stride, cols, rotation_, false);
+            }
+        }
         chunk.values = copy;
         return chunk;
     }
@@ -171,7 +185,8 @@ private:
         amax_.assign(static_cast<std::size_t>(grid_.count()), 0);
         parallel_for(chunks_.down * chunks_.across, chunks_.grain,
                      [this](std::int64_t begin, std::int64_t end) {
-                         const bool down = source_.row_stride == 1 && source_.col_stride != 1;
+                         const bool down = source_.row_stride == 1 && source_.col_stride != 1 &&
+                                           rotation_.size == 0;
                          for (std::int64_t i = begin; i < end; ++i) {
                              down ? amax_down_chunk(place_chunk(i)) : amax_chunk(load_chunk(i));
                          }
@@ -182,8 +197,7 @@ private:
             if (bits < formats::kInfinityBits) tensor_amax = std::max(tensor_amax, bits);
         }
         const IeeeFloatScope exact;
-        scales_.level =
-            formats::second_level_scale(*spec_.element, formats::from_bits(tensor_amax));
+        scales_.level = formats::second_level(spec_, formats::from_bits(tensor_amax));
         *packed_.global_scale = scales_.level.decode;
     }
 
@@ -303,7 +317,8 @@ private:
 
     void encode_row(const Chunk& chunk, std::int64_t r, const TileFactors& tiles) const {
         const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
-        const auto encode = ops_.encode[element_index(*spec_.element)][spec_.stochastic() ? 1 : 0];
+        const int rounding = !spec_.stochastic() ? 0 : spec_.noise_bits == 16 ? 1 : 2;
+        const auto encode = ops_.encode[element_index(*spec_.element)][rounding];
         const std::uint16_t* const noise = row_noise(chunk, r);
         std::uint8_t* const row = packed_.codes + r * stride_;
         if (spec_.element->bits == 8) {
@@ -312,7 +327,11 @@ private:
         }
         std::uint8_t* const codes = scratch().codes.reserve(static_cast<std::size_t>(chunk.cols()));
         encode(chunk.row(r), span, tiles, noise, codes);
-        ops_.pack_nibbles(codes, chunk.cols(), row + chunk.col0 / 2);
+        if (spec_.element->bits == 6) {
+            pack_sixes(codes, chunk.cols(), row + chunk.col0 / 4 * 3);
+        } else {
+            ops_.pack_nibbles(codes, chunk.cols(), row + chunk.col0 / 2);
+        }
     }
 
     void encode_unscaled(const Chunk& chunk, std::int64_t r) const {
@@ -334,16 +353,37 @@ private:
     const Chunking chunks_;
     const std::int64_t stride_;
     ScaleProblem scales_;
+    const RowRotation rotation_;
     std::vector<std::uint32_t> amax_;  // of all tiles, when they span chunks
 };
 
 }  // namespace
 
+int element_index(const formats::ElementFormat& element) {
+    static constexpr std::string_view kNames[] = {"e4m3", "e5m2", "e2m1", "int8",
+                                                  "int4", "e2m3", "e3m2"};
+    const auto* const name = std::find(std::begin(kNames), std::end(kNames), element.name);
+    return name == std::end(kNames) ? -1 : static_cast<int>(name - std::begin(kNames));
+}
+
+RowRotation row_rotation(const formats::Rotation& rotation, const formats::SignBits& signs) {
+    RowRotation row;
+    row.size = rotation.size;
+    row.signs = signs;
+    for (int i = 0; i < 128; ++i) row.flips[i] = formats::is_negative(signs, i) ? 0x80000000u : 0;
+    return row;
+}
+
 void quantize_tiled(const RowOps& ops, const MatrixView& source, const QuantSpec& spec,
                     const NoiseAddress& noise, const PackedView& packed) {
     if (packed.global_scale != nullptr) *packed.global_scale = 1.0f;
+    formats::SignBits signs = formats::fixed_signs();
+    if (spec.rotation.fresh) {
+        signs = formats::fresh_signs(noise);
+        std::copy(signs.begin(), signs.end(), packed.signs);
+    }
     if (source.rows == 0 || source.cols == 0) return;
-    Quantizer(ops, source, spec, noise, packed).run();
+    Quantizer(ops, source, spec, noise, packed, signs).run();
 }
 
 }  // namespace subbyte::kernels

@@ -7,6 +7,7 @@
 #include "subbyte/core/aligned_buffer.h"
 #include "subbyte/core/float_mode.h"
 #include "subbyte/core/parallel.h"
+#include "subbyte/kernels/quantize/six_bits.h"
 #include "subbyte/kernels/quantize/tiled.h"
 
 namespace subbyte::kernels {
@@ -30,7 +31,14 @@ const std::array<float, 256>& scale_table(ScaleFormat format) {
     };
     static const std::array<float, 256> e8m0 = make(ScaleFormat::kE8m0);
     static const std::array<float, 256> ue4m3 = make(ScaleFormat::kUe4m3);
-    return format == ScaleFormat::kE8m0 ? e8m0 : ue4m3;
+    static const std::array<float, 256> ue5m3 = make(ScaleFormat::kUe5m3);
+    static const std::array<float, 256> ue5m3h = make(ScaleFormat::kUe5m3h);
+    switch (format) {
+        case ScaleFormat::kUe4m3: return ue4m3;
+        case ScaleFormat::kUe5m3: return ue5m3;
+        case ScaleFormat::kUe5m3h: return ue5m3h;
+        default: return e8m0;
+    }
 }
 
 }  // namespace
@@ -41,14 +49,18 @@ void dequantize_tiled(const RowOps& ops, const PackedView& packed, const QuantSp
     const TileGrid grid(spec.tile, rows, cols);
     const std::int64_t stride = formats::row_bytes(spec, cols);
     const float global = spec.second_level ? *packed.global_scale : 1.0f;
+    formats::SignBits signs = formats::fixed_signs();
+    if (spec.rotation.fresh) std::copy_n(packed.signs, signs.size(), signs.begin());
+    const RowRotation rotation = row_rotation(spec.rotation, signs);
     const std::int64_t grain = std::max<std::int64_t>(1, kTaskElements / cols);
     parallel_for(rows, grain, [&](std::int64_t begin, std::int64_t end) {
         const IeeeFloatScope exact;
         thread_local AlignedBuffer<float> scale_buffer;
+        thread_local AlignedBuffer<std::uint8_t> code_buffer;
         std::int64_t decoded_tile_row = -1;
         float* decoded = nullptr;  // scales of that row of tiles
         for (std::int64_t r = begin; r < end; ++r) {
-            const std::uint8_t* const row = packed.codes + r * stride;
+            const std::uint8_t* row = packed.codes + r * stride;
             float* const target = out + r * cols;
             if (!spec.is_scaled()) {
                 if (spec.is_fp32()) {
@@ -69,8 +81,17 @@ void dequantize_tiled(const RowOps& ops, const PackedView& packed, const QuantSp
             }
             const float* const scales =
                 spec.scale == ScaleFormat::kFp32 ? packed.scales_f32 + tile0 : decoded;
+            if (spec.element->bits == 6) {
+                std::uint8_t* const codes = code_buffer.reserve(static_cast<std::size_t>(cols));
+                unpack_sixes(row, cols, codes);
+                row = codes;
+            }
             ops.decode[element_index(*spec.element)](row, {0, cols, grid.tile_cols}, scales, global,
                                                      target);
+            if (spec.guard && spec.scale == ScaleFormat::kE8m0) {
+                for (std::int64_t c = 0; c < cols; ++c) target[c] /= 0.75f;
+            }
+            if (rotation.size != 0) ops.rotate(target, cols, rotation, true);
         }
     });
 }
