@@ -232,10 +232,10 @@ TEST(PackedGemm, ExtremeScales) {
             if (element == "bf16") continue;
             for (const char* tile : {"1x128:f32", "1x32:e8m0"}) {
                 const QuantSpec spec = parse_spec(spec_text(element, tile));
-                for (const float size : {0x1p-140f, 0x1p-60f, 0x1p+60f}) {
+                for (const float size : {0x1p-140f, 0x1p-60f, 1.0f, 0x1p+60f}) {
                     std::vector<float> x = values(s.m * s.k, 1), y = values(s.n * s.k, 2);
                     for (float& v : x) v *= size;
-                    for (float& v : y) v *= size < 1 ? 0x1p100f : 0x1p-100f;
+                    for (float& v : y) v *= size == 1 ? 1 : size < 1 ? 0x1p100f : 0x1p-100f;
                     std::fill(x.begin() + s.k, x.begin() + s.k + 140, 0.0f);  // zero tiles
                     Operand a = pack(x, s.m, s.k, spec), b = pack(y, s.n, s.k, spec);
                     const auto d = multiply(s, spec, a, spec, b, kernel.name);

@@ -129,7 +129,7 @@ struct Bf16ToFloat {
     }
 };
 
-// Any of the decoders to float, times the power-of-two scales of the rows (folded_scales.h).
+// Any of the decoders to float, times the power-of-two scales of the rows (power_scales.h).
 template <class Decode>
 struct WithPowers {
     static constexpr int kCodes = 8;

@@ -103,7 +103,7 @@ struct Bf16ToBf16 {
     }
 };
 
-// Any of the decoders to bfloat16, times the power-of-two scales of the rows (folded_scales.h).
+// Any of the decoders to bfloat16, times the power-of-two scales of the rows (power_scales.h).
 template <class Decode>
 struct WithPowers {
     static constexpr int kCodes = 32;

@@ -11,10 +11,10 @@
 #include "subbyte/core/aligned_buffer.h"
 #include "subbyte/core/error.h"
 #include "subbyte/core/parallel.h"
-#include "subbyte/kernels/gemm/folded_scales.h"
 #include "subbyte/kernels/gemm/gemm_report.h"
 #include "subbyte/kernels/gemm/kernels.h"
 #include "subbyte/kernels/gemm/pair_rules.h"
+#include "subbyte/kernels/gemm/power_scales.h"
 #include "subbyte/kernels/quantize/quantize.h"
 
 namespace subbyte::kernels {
@@ -68,15 +68,20 @@ void run_reference(const GemmProblem& p, const GemmOperands& operands) {
 // The integer kernels multiply E2M1 doubled.
 template <const PanelKernel& (*kPanels)(int)>
 void run_integers(const GemmProblem& p, const GemmOperands& operands) {
-    run_panels(kPanels(scale_block(p)), {.factor = integer_unit(p)}, p, operands);
+    const PanelKernel& kernel = kPanels(scale_block(p));
+    PanelOptions options{.factor = integer_unit(p)};
+    options.powers = kernel.multiply_powers != nullptr &&
+                     powers_in_range(operands.a, p.a, p.m, p.k, false) &&
+                     powers_in_range(operands.b, p.b, p.n, p.k, false);
+    run_panels(kernel, options, p, operands);
 }
 
 // Power-of-two scales go into the decoded values where these stay far from the limits of float32.
 template <const PanelKernel& (*kPanels)(int)>
 void run_folded(const GemmProblem& p, const GemmOperands& operands) {
     PanelOptions options;
-    options.fold_a = scales_fold(operands.a, p.a, p.m, p.k);
-    options.fold_b = scales_fold(operands.b, p.b, p.n, p.k);
+    options.fold_a = powers_in_range(operands.a, p.a, p.m, p.k, true);
+    options.fold_b = powers_in_range(operands.b, p.b, p.n, p.k, true);
     GemmProblem rest = p;  // with the tiles that still cut K
     if (options.fold_a) rest.a.tile = formats::Tile::row();
     if (options.fold_b) rest.b.tile = formats::Tile::row();

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "subbyte/core/aligned_buffer.h"
 #include "subbyte/core/parallel.h"
+#include "subbyte/formats/float_bits.h"
+#include "subbyte/kernels/gemm/power_scales.h"
 
 namespace subbyte::kernels {
 namespace {
@@ -53,6 +56,46 @@ const std::array<float, 256>& scale_values(ScaleFormat format) {
     return format == ScaleFormat::kE8m0 ? e8m0 : ue4m3;
 }
 
+// What becomes of the scales of one side.
+enum class ScaleForm {
+    kValue,
+    kFolded,    // multiplied into the carriers
+    kPower,     // for multiply_powers, A: values
+    kExponent,  // for multiply_powers, B: bits less those of 1
+};
+
+// How one operand's scales read: the second level included, ready for its form.
+class ScaleReader {
+public:
+    ScaleReader(const PackedView& view, const QuantSpec& spec, ScaleForm form)
+        : f32_(spec.scale == ScaleFormat::kFp32 ? view.scales_f32 : nullptr),
+          codes_(view.scale_codes),
+          all_one_(!spec.is_scaled() || form == ScaleForm::kFolded) {
+        if (spec.second_level && view.global_scale != nullptr) global_ = *view.global_scale;
+        if (all_one_ || f32_ != nullptr) return;
+        for (std::size_t code = 0; code < values_.size(); ++code) {
+            // Tiles of zeros may have a power out of range; any will do for them.
+            const std::uint32_t power = std::uint32_t{clamp_power(static_cast<std::uint8_t>(code))}
+                                        << 23;
+            values_[code] = form == ScaleForm::kValue ? scale_values(spec.scale)[code] * global_
+                            : form == ScaleForm::kPower
+                                ? formats::from_bits(power)
+                                : formats::from_bits(power - formats::to_bits(1.0f));
+        }
+    }
+    bool all_one() const { return all_one_; }
+    float operator()(std::int64_t tile) const {
+        return f32_ != nullptr ? f32_[tile] * global_ : values_[codes_[tile]];
+    }
+
+private:
+    const float* f32_;
+    const std::uint8_t* codes_;
+    bool all_one_;
+    float global_ = 1.0f;
+    std::array<float, 256> values_;
+};
+
 struct ScaleBlocks {
     int codes;           // per block
     std::int64_t count;  // along K
@@ -61,37 +104,33 @@ struct ScaleBlocks {
 
 // The scales of one panel, one per block and row, second level included; 0 behind the end of K and
 // of the rows.
-void expand_scales(const PackedView& view, const QuantSpec& spec, const TileGrid& grid,
-                   std::int64_t first, std::int64_t rows, const ScaleBlocks& blocks, float* out) {
+void expand_scales(const ScaleReader& scale, const TileGrid& grid, std::int64_t first,
+                   std::int64_t rows, const ScaleBlocks& blocks, float* out) {
     std::fill_n(out, blocks.count * blocks.rows, 0.0f);
-    if (!spec.is_scaled()) {
+    if (scale.all_one()) {
         for (std::int64_t q = 0; q < blocks.count; ++q) {
             std::fill_n(out + q * blocks.rows, rows, 1.0f);
         }
         return;
     }
-    const float global =
-        spec.second_level && view.global_scale != nullptr ? *view.global_scale : 1.0f;
     const std::int64_t per_tile =
         grid.grid_cols == 1 ? blocks.count : grid.tile_cols / blocks.codes;
     for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t tiles = (first + i) / grid.tile_rows * grid.grid_cols;
         std::int64_t q = 0;
         for (std::int64_t t = 0; t < grid.grid_cols; ++t) {
-            const float scale = (spec.scale == ScaleFormat::kFp32
-                                     ? view.scales_f32[tiles + t]
-                                     : scale_values(spec.scale)[view.scale_codes[tiles + t]]) *
-                                global;
+            const float value = scale(tiles + t);
             for (const std::int64_t end = std::min(blocks.count, (t + 1) * per_tile); q < end;
                  ++q) {
-                out[q * blocks.rows + i] = scale;
+                out[q * blocks.rows + i] = value;
             }
         }
     }
 }
 
 Panels pack(const PanelKernel& kernel, const PanelSide& side, const PackedView& view,
-            const QuantSpec& spec, bool fold, std::int64_t rows, std::int64_t k, Scratch& scratch) {
+            const QuantSpec& spec, ScaleForm form, std::int64_t rows, std::int64_t k,
+            Scratch& scratch) {
     Panels panels{&side,  divide_up(rows, side.rows), divide_up(k, kChunk), 0, 0, nullptr, nullptr,
                   nullptr};
     const std::int64_t all_blocks = panels.chunks * (kChunk / kernel.block);
@@ -109,7 +148,8 @@ Panels pack(const PanelKernel& kernel, const PanelSide& side, const PackedView& 
         view.codes,   formats::row_bytes(spec, k),
         rows,         k,
         spec.element, spec.element->bits <= 8 ? &code_values(*spec.element) : nullptr,
-        &grid,        fold ? view.scale_codes : nullptr};
+        &grid,        form == ScaleForm::kFolded ? view.scale_codes : nullptr};
+    const ScaleReader scales(view, spec, form);
     const std::int64_t grain = std::max<std::int64_t>(1, kPackGrain / (k * side.rows));
     parallel_for(panels.count, grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t p = begin; p < end; ++p) {
@@ -117,8 +157,7 @@ Panels pack(const PanelKernel& kernel, const PanelSide& side, const PackedView& 
             side.pack(source, first, kernel.block, panels.data + p * panels.bytes,
                       side.sums ? panels.sums + p * panels.blocks : nullptr);
             const ScaleBlocks blocks{kernel.block, divide_up(k, kernel.block), side.rows};
-            expand_scales(view, fold ? QuantSpec{} : spec, grid, first,
-                          source.rows_from(first, side.rows), blocks,
+            expand_scales(scales, grid, first, source.rows_from(first, side.rows), blocks,
                           panels.scales + p * panels.blocks);
         }
     });
@@ -132,10 +171,11 @@ std::int64_t slice_chunks(const PanelKernel& kernel, std::int64_t chunks) {
 
 class TileLoop {
 public:
-    TileLoop(const PanelKernel& kernel, float factor, const GemmProblem& problem, const Panels& a,
-             const Panels& b, float* d)
+    TileLoop(const PanelKernel& kernel, const PanelOptions& options, const GemmProblem& problem,
+             const Panels& a, const Panels& b, float* d)
         : kernel_(kernel),
-          factor_(factor),
+          factor_(options.factor),
+          multiply_(options.powers ? kernel.multiply_powers : kernel.multiply),
           problem_(problem),
           a_(a),
           b_(b),
@@ -143,8 +183,11 @@ public:
           slice_(slice_chunks(kernel, a.chunks)) {
         column_panels_ = std::max<std::int64_t>(
             2, kColumnBytes / (slice_ * kChunk * kernel.carrier_bytes * kernel.b.rows));
-        // Tasks side by side share a block of columns; where K is cut each task reads it anew.
-        row_panels_ = slice_ == a.chunks ? 4 : 32;
+        // Tasks side by side share a block of columns. Where K is cut each task reads it anew, and
+        // long tasks pay; at least eight keep several threads busy.
+        const std::int64_t column_tasks = divide_up(b.count, column_panels_);
+        row_panels_ =
+            slice_ == a.chunks ? 4 : std::clamp<std::int64_t>(a.count * column_tasks / 8, 8, 64);
     }
 
     void run() const {
@@ -191,7 +234,7 @@ private:
                       chunk > 0,
                       last ? factor_ : 1.0f};
         if (rows == tile_rows && cols == tile_cols) {
-            kernel_.multiply(args);
+            multiply_(args);
             return;
         }
         // Part of a tile: beside D, then copied.
@@ -202,7 +245,7 @@ private:
         for (std::int64_t r = 0; args.accumulate && r < rows; ++r) {
             std::memcpy(whole + r * tile_cols, d + r * problem_.n, bytes);
         }
-        kernel_.multiply(args);
+        multiply_(args);
         for (std::int64_t r = 0; r < rows; ++r) {
             std::memcpy(d + r * problem_.n, whole + r * tile_cols, bytes);
         }
@@ -211,6 +254,7 @@ private:
     static constexpr int kMostTile = 6 * 32;  // elements of the largest tile
     const PanelKernel& kernel_;
     float factor_;
+    void (*multiply_)(const TileArgs&);
     const GemmProblem& problem_;
     const Panels &a_, &b_;
     float* d_;
@@ -227,11 +271,17 @@ float integer_unit(const GemmProblem& problem) {
 void run_panels(const PanelKernel& kernel, const PanelOptions& options, const GemmProblem& problem,
                 const GemmOperands& operands) {
     thread_local Scratch a_scratch, b_scratch;
-    const Panels a = pack(kernel, kernel.a, operands.a, problem.a, options.fold_a, problem.m,
-                          problem.k, a_scratch);
-    const Panels b = pack(kernel, kernel.b, operands.b, problem.b, options.fold_b, problem.n,
-                          problem.k, b_scratch);
-    TileLoop(kernel, options.factor, problem, a, b, operands.d).run();
+    const ScaleForm a_form = options.powers   ? ScaleForm::kPower
+                             : options.fold_a ? ScaleForm::kFolded
+                                              : ScaleForm::kValue;
+    const ScaleForm b_form = options.powers   ? ScaleForm::kExponent
+                             : options.fold_b ? ScaleForm::kFolded
+                                              : ScaleForm::kValue;
+    const Panels a =
+        pack(kernel, kernel.a, operands.a, problem.a, a_form, problem.m, problem.k, a_scratch);
+    const Panels b =
+        pack(kernel, kernel.b, operands.b, problem.b, b_form, problem.n, problem.k, b_scratch);
+    TileLoop(kernel, options, problem, a, b, operands.d).run();
 }
 
 }  // namespace subbyte::kernels

@@ -69,11 +69,15 @@ struct PanelKernel {
     int block;  // codes per scale, divides kChunk
     int slice;  // codes of K per pass over D: what stays in the first cache (measured)
     void (*multiply)(const TileArgs& tile);
+    // The same for power-of-two scales, the product of which is the sum of their bits: b_scales
+    // holds the bits less those of 1. Null: no such variant.
+    void (*multiply_powers)(const TileArgs& tile) = nullptr;
 };
 
 struct PanelOptions {
     float factor = 1.0f;                  // multiplies the result; a power of two
-    bool fold_a = false, fold_b = false;  // `pack` multiplies the scales in (folded_scales.h)
+    bool fold_a = false, fold_b = false;  // `pack` multiplies the scales in (power_scales.h)
+    bool powers = false;                  // multiply_powers
 };
 
 // Runs the whole GEMM. K > 0.

@@ -94,9 +94,17 @@ inline void store_tile(const TileArgs& t, const Accumulators& acc) {
     }
 }
 
+// The product of two scales.
+struct Product {
+    static F of(F row, F column) { return mul(row, column); }
+};
+struct SumOfPowers {  // TileArgs of multiply_powers
+    static F of(F row, F column) { return floats(add(bits(row), bits(column))); }
+};
+
 // One tile, k outside: the sums of a block and the scaled sums live in registers together.
 // Dot: Sum, kWords (of a chunk), start(sums, row), dot(sum, a, b), to_float(sum).
-template <class Dot, int kWords>
+template <class Dot, int kWords, class Scale = Product>
 void multiply_blocks(const TileArgs& t) {
     constexpr int kPerChunk = Dot::kWords / kWords;
     Accumulators acc;
@@ -133,7 +141,7 @@ void multiply_blocks(const TileArgs& t) {
             const F row = set(a_scales[i]);
 #pragma GCC unroll 2
             for (int j = 0; j < kTileVectors; ++j) {
-                acc[i][j] = mul_add(Dot::to_float(sum[i][j]), mul(row, scales[j]), acc[i][j]);
+                acc[i][j] = mul_add(Dot::to_float(sum[i][j]), Scale::of(row, scales[j]), acc[i][j]);
             }
         }
         a_scales += kTileRows;

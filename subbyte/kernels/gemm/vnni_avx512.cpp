@@ -110,6 +110,7 @@ constexpr PanelKernel kPanels{
     .block = kBlock,
     .slice = 4096,
     .multiply = kBlock == 16 ? multiply_short_blocks : multiply_blocks<Int8Dot, kBlock / 4>,
+    .multiply_powers = kBlock == 32 ? multiply_blocks<Int8Dot, kBlock / 4, SumOfPowers> : nullptr,
 };
 
 }  // namespace

@@ -1,15 +1,11 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
-#include "subbyte/kernels/gemm/folded_scales.h"
-
-#include <algorithm>
+#include "subbyte/kernels/gemm/power_scales.h"
 
 namespace subbyte::kernels {
 namespace {
 
 using formats::TileGrid;
-
-bool in_range(std::uint8_t code) { return (code >= 127 - 40 && code <= 127 + 40) || code == 0xFF; }
 
 // Whether all codes of the tile are zero, signs aside. Tiles begin at whole bytes.
 bool is_zero(const formats::PackedView& view, const formats::QuantSpec& spec, const TileGrid& grid,
@@ -31,15 +27,15 @@ bool is_zero(const formats::PackedView& view, const formats::QuantSpec& spec, co
 
 }  // namespace
 
-bool scales_fold(const formats::PackedView& view, const formats::QuantSpec& spec, std::int64_t rows,
-                 std::int64_t k) {
+bool powers_in_range(const formats::PackedView& view, const formats::QuantSpec& spec,
+                     std::int64_t rows, std::int64_t k, bool allow_nan) {
     if (spec.scale != formats::ScaleFormat::kE8m0 || spec.second_level) return false;
     const TileGrid grid(spec.tile, rows, k);
     if (grid.grid_cols > 1 && grid.tile_cols % 32 != 0) return false;
     for (std::int64_t tile = 0; tile < grid.count(); ++tile) {
-        if (!in_range(view.scale_codes[tile]) && !is_zero(view, spec, grid, tile, rows, k)) {
-            return false;
-        }
+        const std::uint8_t code = view.scale_codes[tile];
+        if (code == clamp_power(code) || (allow_nan && code == 0xFF)) continue;
+        if (code == 0xFF || !is_zero(view, spec, grid, tile, rows, k)) return false;
     }
     return true;
 }
