@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "subbyte/core/philox.h"
+#include "subbyte/formats/hadamard.h"
 #include "subbyte/formats/quantize_reference.h"
 
 namespace subbyte::kernels {
@@ -24,9 +26,10 @@ inline std::vector<float> values(std::int64_t count, std::uint64_t seed) {
 struct Operand {
     std::vector<std::uint8_t> codes, scale_codes;
     std::vector<float> scales, decoded;
-    float global = 1.0f;
+    std::vector<float> levels;
+    formats::SignBits signs{};
     formats::PackedView view() {
-        return {codes.data(), scales.data(), scale_codes.data(), &global};
+        return {codes.data(), scales.data(), scale_codes.data(), levels.data(), signs.data()};
     }
 };
 
@@ -37,6 +40,8 @@ inline Operand pack(const std::vector<float>& x, std::int64_t rows, std::int64_t
     const auto tiles = static_cast<std::size_t>(formats::TileGrid(spec.tile, rows, cols).count());
     operand.scales.resize(tiles);
     operand.scale_codes.resize(tiles);
+    operand.levels.assign(
+        static_cast<std::size_t>(std::max<std::int64_t>(1, level_count(spec, rows, cols))), 1.0f);
     operand.decoded.resize(x.size());
     formats::quantize_reference({x.data(), rows, cols, cols, 1}, spec, {}, operand.view());
     formats::dequantize_reference(operand.view(), spec, rows, cols, operand.decoded.data());

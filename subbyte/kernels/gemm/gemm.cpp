@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 #include <utility>
 
 #include "subbyte/core/aligned_buffer.h"
 #include "subbyte/core/error.h"
 #include "subbyte/core/parallel.h"
+#include "subbyte/formats/hadamard.h"
 #include "subbyte/kernels/gemm/gemm_report.h"
 #include "subbyte/kernels/gemm/kernels.h"
 #include "subbyte/kernels/gemm/pair_rules.h"
@@ -69,7 +71,7 @@ void run_reference(const GemmProblem& p, const GemmOperands& operands) {
 template <const PanelKernel& (*kPanels)(int)>
 void run_integers(const GemmProblem& p, const GemmOperands& operands) {
     const PanelKernel& kernel = kPanels(scale_block(p));
-    PanelOptions options{.factor = integer_unit(p)};
+    PanelOptions options{.factor = integer_factor(p)};
     options.powers = kernel.multiply_powers != nullptr &&
                      powers_in_range(operands.a, p.a, p.m, p.k, false) &&
                      powers_in_range(operands.b, p.b, p.n, p.k, false);
@@ -79,7 +81,7 @@ void run_integers(const GemmProblem& p, const GemmOperands& operands) {
 // Power-of-two scales go into the decoded values where these stay far from the limits of float32.
 template <const PanelKernel& (*kPanels)(int)>
 void run_folded(const GemmProblem& p, const GemmOperands& operands) {
-    PanelOptions options;
+    PanelOptions options{.factor = guard_factor(p)};
     options.fold_a = powers_in_range(operands.a, p.a, p.m, p.k, true);
     options.fold_b = powers_in_range(operands.b, p.b, p.n, p.k, true);
     GemmProblem rest = p;  // with the tiles that still cut K
@@ -133,6 +135,10 @@ void check_operand(std::string_view name, const PackedView& view, const QuantSpe
                     fmt::format("gemm: operand {} ({}) has no {}", name, formats::to_string(spec),
                                 view.codes == nullptr ? "codes" : "scales"));
     }
+    if (spec.rotation.fresh && view.signs == nullptr) {
+        throw Error(ErrorCode::kUsage, fmt::format("gemm: operand {} ({}) has no signs", name,
+                                                   formats::to_string(spec)));
+    }
 }
 
 void check(const GemmProblem& p, const GemmOperands& operands) {
@@ -147,12 +153,20 @@ void check(const GemmProblem& p, const GemmOperands& operands) {
     check_operand("B", operands.b, p.b);
 }
 
+bool equal_signs(const GemmProblem& p, const GemmOperands& operands) {
+    const std::uint32_t *const a = operands.a.signs, *const b = operands.b.signs;
+    if (!p.a.rotation.fresh || !p.b.rotation.fresh || a == nullptr || b == nullptr) return true;
+    return std::equal(a, a + std::tuple_size_v<formats::SignBits>, b);
+}
+
 }  // namespace
 
 void set_dense_matmul(DenseMatmul matmul) { dense_matmul() = std::move(matmul); }
 
-GemmRun gemm(const GemmProblem& problem, const GemmOperands& operands) {
-    check(problem, operands);
+GemmRun gemm(const GemmProblem& given, const GemmOperands& operands) {
+    check(given, operands);
+    GemmProblem problem = given;
+    problem.equal_signs = equal_signs(given, operands);
     const GemmKernel& kernel = choose("gemm", kernels(), problem);
     const GemmRun run{kernel.name, is_native(kernel.name)};
     if (problem.m > 0 && problem.n > 0) {

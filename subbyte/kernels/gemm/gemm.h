@@ -16,6 +16,7 @@ namespace subbyte::kernels {
 struct GemmProblem {
     std::int64_t m = 0, n = 0, k = 0;
     formats::QuantSpec a, b;
+    bool equal_signs = true;  // of fresh rotations on both sides; gemm() looks for itself
 };
 
 struct GemmOperands {
@@ -35,9 +36,19 @@ struct GemmRun {
         false;  // true: computed on the packed codes; false: decoded, then multiplied densely
 };
 
-// Walks the ordered list and runs the first kernel that accepts. Entries of this list:
-//   decode_dense  decodes both operands and calls the dense matmul (emulated)
-//   reference     double-precision triple loop over decoded operands, always accepts
+// Walks the ordered list and runs the first kernel that accepts. Entries of this list, with the
+// elements they take in any pair and what bounds the error, in units of 2^-24 * sum |a * b|:
+//   avx512_vnni   int8, int4, e2m1         blocks + 6
+//   avx512_bf16   those, e4m3, e5m2, bf16  K + blocks + 6
+//   avx2_maddubs  int4, e2m1               blocks + 6; the bits of avx512_vnni
+//   avx2_maddwd   int8, int4, e2m1         blocks + 6; the bits of avx512_vnni
+//   avx2_fma      those of avx512_bf16     K + blocks + 6
+//   decode_dense  everything: decodes both operands and calls the dense matmul (emulated)
+//   reference     everything: double-precision triple loop over decoded operands
+// The first five multiply the packed codes. Blocks are K / 128 where all tiles are multiples of 128
+// columns, else K / 64, K / 32 or K / 16; other tiles are refused. What a tile scale that is not
+// finite touches is not finite. The order of summation is fixed: the same bits for any number of
+// threads.
 // Each run is counted in gemm_report(). Error kUsage for negative sizes or missing pointers.
 GemmRun gemm(const GemmProblem& problem, const GemmOperands& operands);
 

@@ -6,6 +6,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
+
+#include "subbyte/formats/tile_scale.h"
+#include "subbyte/kernels/gemm/code_values.h"
 
 namespace subbyte::kernels {
 namespace {
@@ -33,14 +37,24 @@ Refusal refuse_operand(std::string_view side, const QuantSpec& spec,
         case ScaleFormat::kFp32:
         case ScaleFormat::kE8m0:
         case ScaleFormat::kUe4m3:
-            // Rotations, guards and the like decode in another way than codes times scales.
-            if (spec.is_basic()) return {};
-            return fmt::format("operand {} is {}", side, formats::to_string(spec));
-        default: break;
+        case ScaleFormat::kUe5m3:
+        case ScaleFormat::kUe5m3h: return {};
     }
-    return fmt::format("operand {} has {} scales: this kernel takes f32, e8m0, ue4m3", side,
-                       formats::scale_name(spec.scale));
+    return fmt::format("operand {} has scales in {}", side, formats::scale_name(spec.scale));
 }
+
+std::string rotation_text(const formats::Rotation& rotation) {
+    if (rotation.size == 0) return "not at all";
+    return fmt::format("by rht{}{}", rotation.size, rotation.fresh ? "fresh" : "");
+}
+
+float guard(const QuantSpec& spec) {
+    return spec.guard && spec.scale == ScaleFormat::kE8m0
+               ? formats::unscaled(spec, 1.0f, 1.0f, 1.0f)
+               : 1.0f;
+}
+
+float unit(const QuantSpec& spec) { return code_values(*spec.element).unit; }
 
 }  // namespace
 
@@ -52,11 +66,22 @@ int scale_block(const GemmProblem& problem) {
     return 0;
 }
 
+float guard_factor(const GemmProblem& problem) { return guard(problem.a) * guard(problem.b); }
+
+float integer_factor(const GemmProblem& problem) {
+    return unit(problem.a) * unit(problem.b) * guard_factor(problem);
+}
+
 Refusal refuse_pair(const GemmProblem& problem, std::initializer_list<std::string_view> elements) {
     for (const auto& [side, spec] : {std::pair{"A", &problem.a}, std::pair{"B", &problem.b}}) {
         Refusal refusal = refuse_operand(side, *spec, elements);
         if (!refusal.empty()) return refusal;
     }
+    if (problem.a.rotation != problem.b.rotation) {
+        return fmt::format("operand A is rotated {}, B {}", rotation_text(problem.a.rotation),
+                           rotation_text(problem.b.rotation));
+    }
+    if (!problem.equal_signs) return "the operands are rotated with different signs";
     if (scale_block(problem) != 0) return {};
     const std::int64_t a = cut(problem.a, problem.k), b = cut(problem.b, problem.k);
     return fmt::format("scale tiles of {} columns: this kernel takes multiples of 16",

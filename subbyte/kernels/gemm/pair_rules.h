@@ -14,8 +14,16 @@ namespace subbyte::kernels {
 // spans the whole of K sets no limit.
 int scale_block(const GemmProblem& problem);
 
+// What multiplies sums of products of codes and tile scales: the guard of MX scales.
+float guard_factor(const GemmProblem& problem);
+
+// What multiplies sums of products of integers: E2M1 codes count in halves, and the guard.
+float integer_factor(const GemmProblem& problem);
+
 // Why a kernel that decodes `elements` (names) and works in blocks of 16 to 128 codes does not
-// take this problem: an element, a scale format or a tile that it does not know.
+// take this problem: an element, a scale format or a tile that it does not know, or rotations that
+// differ. Operands with equal rotations have the product of the originals and are multiplied as
+// they are.
 Refusal refuse_pair(const GemmProblem& problem, std::initializer_list<std::string_view> elements);
 
 }  // namespace subbyte::kernels

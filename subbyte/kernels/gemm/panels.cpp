@@ -3,21 +3,17 @@
 #include "subbyte/kernels/gemm/panels.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <cstring>
 
 #include "subbyte/core/aligned_buffer.h"
 #include "subbyte/core/parallel.h"
-#include "subbyte/formats/float_bits.h"
-#include "subbyte/kernels/gemm/power_scales.h"
+#include "subbyte/kernels/gemm/panel_scales.h"
 
 namespace subbyte::kernels {
 namespace {
 
 using formats::PackedView;
 using formats::QuantSpec;
-using formats::ScaleFormat;
 using formats::TileGrid;
 
 constexpr std::int64_t kColumnBytes = 560 << 10;  // of a block of B panels: stays in L2
@@ -42,92 +38,6 @@ struct Scratch {
     AlignedBuffer<std::int32_t> sums;
 };
 
-const std::array<float, 256>& scale_values(ScaleFormat format) {
-    const auto make = [](ScaleFormat of) {
-        std::array<float, 256> values;
-        for (int code = 0; code < 256; ++code) {
-            values[static_cast<std::size_t>(code)] =
-                formats::decode_scale(of, static_cast<std::uint8_t>(code));
-        }
-        return values;
-    };
-    static const std::array<float, 256> e8m0 = make(ScaleFormat::kE8m0);
-    static const std::array<float, 256> ue4m3 = make(ScaleFormat::kUe4m3);
-    return format == ScaleFormat::kE8m0 ? e8m0 : ue4m3;
-}
-
-// What becomes of the scales of one side.
-enum class ScaleForm {
-    kValue,
-    kFolded,    // multiplied into the carriers
-    kPower,     // for multiply_powers, A: values
-    kExponent,  // for multiply_powers, B: bits less those of 1
-};
-
-// How one operand's scales read: the second level included, ready for its form.
-class ScaleReader {
-public:
-    ScaleReader(const PackedView& view, const QuantSpec& spec, ScaleForm form)
-        : f32_(spec.scale == ScaleFormat::kFp32 ? view.scales_f32 : nullptr),
-          codes_(view.scale_codes),
-          all_one_(!spec.is_scaled() || form == ScaleForm::kFolded) {
-        if (spec.second_level && view.global_scale != nullptr) global_ = *view.global_scale;
-        if (all_one_ || f32_ != nullptr) return;
-        for (std::size_t code = 0; code < values_.size(); ++code) {
-            // Tiles of zeros may have a power out of range; any will do for them.
-            const std::uint32_t power = std::uint32_t{clamp_power(static_cast<std::uint8_t>(code))}
-                                        << 23;
-            values_[code] = form == ScaleForm::kValue ? scale_values(spec.scale)[code] * global_
-                            : form == ScaleForm::kPower
-                                ? formats::from_bits(power)
-                                : formats::from_bits(power - formats::to_bits(1.0f));
-        }
-    }
-    bool all_one() const { return all_one_; }
-    float operator()(std::int64_t tile) const {
-        return f32_ != nullptr ? f32_[tile] * global_ : values_[codes_[tile]];
-    }
-
-private:
-    const float* f32_;
-    const std::uint8_t* codes_;
-    bool all_one_;
-    float global_ = 1.0f;
-    std::array<float, 256> values_;
-};
-
-struct ScaleBlocks {
-    int codes;           // per block
-    std::int64_t count;  // along K
-    int rows;            // of a panel
-};
-
-// The scales of one panel, one per block and row, second level included; 0 behind the end of K and
-// of the rows.
-void expand_scales(const ScaleReader& scale, const TileGrid& grid, std::int64_t first,
-                   std::int64_t rows, const ScaleBlocks& blocks, float* out) {
-    std::fill_n(out, blocks.count * blocks.rows, 0.0f);
-    if (scale.all_one()) {
-        for (std::int64_t q = 0; q < blocks.count; ++q) {
-            std::fill_n(out + q * blocks.rows, rows, 1.0f);
-        }
-        return;
-    }
-    const std::int64_t per_tile =
-        grid.grid_cols == 1 ? blocks.count : grid.tile_cols / blocks.codes;
-    for (std::int64_t i = 0; i < rows; ++i) {
-        const std::int64_t tiles = (first + i) / grid.tile_rows * grid.grid_cols;
-        std::int64_t q = 0;
-        for (std::int64_t t = 0; t < grid.grid_cols; ++t) {
-            const float value = scale(tiles + t);
-            for (const std::int64_t end = std::min(blocks.count, (t + 1) * per_tile); q < end;
-                 ++q) {
-                out[q * blocks.rows + i] = value;
-            }
-        }
-    }
-}
-
 Panels pack(const PanelKernel& kernel, const PanelSide& side, const PackedView& view,
             const QuantSpec& spec, ScaleForm form, std::int64_t rows, std::int64_t k,
             Scratch& scratch) {
@@ -149,15 +59,14 @@ Panels pack(const PanelKernel& kernel, const PanelSide& side, const PackedView& 
         rows,         k,
         spec.element, spec.element->bits <= 8 ? &code_values(*spec.element) : nullptr,
         &grid,        form == ScaleForm::kFolded ? view.scale_codes : nullptr};
-    const ScaleReader scales(view, spec, form);
+    const PanelScales scales(view, spec, form, rows, k, kernel.block);
     const std::int64_t grain = std::max<std::int64_t>(1, kPackGrain / (k * side.rows));
     parallel_for(panels.count, grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t p = begin; p < end; ++p) {
             const std::int64_t first = p * side.rows;
             side.pack(source, first, kernel.block, panels.data + p * panels.bytes,
                       side.sums ? panels.sums + p * panels.blocks : nullptr);
-            const ScaleBlocks blocks{kernel.block, divide_up(k, kernel.block), side.rows};
-            expand_scales(scales, grid, first, source.rows_from(first, side.rows), blocks,
+            scales.expand(first, source.rows_from(first, side.rows), side.rows,
                           panels.scales + p * panels.blocks);
         }
     });
@@ -263,10 +172,6 @@ private:
 };
 
 }  // namespace
-
-float integer_unit(const GemmProblem& problem) {
-    return code_values(*problem.a.element).unit * code_values(*problem.b.element).unit;
-}
 
 void run_panels(const PanelKernel& kernel, const PanelOptions& options, const GemmProblem& problem,
                 const GemmOperands& operands) {

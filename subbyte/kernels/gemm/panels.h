@@ -60,7 +60,7 @@ struct TileArgs {
     float* d;        // rows of A's panel x rows of B's panel, row stride d_stride
     std::int64_t d_stride;
     bool accumulate;  // add to what D holds (later slices)
-    float factor;     // multiplies the finished tile; a power of two
+    float factor;     // multiplies the finished tile
 };
 
 struct PanelKernel {
@@ -75,7 +75,7 @@ struct PanelKernel {
 };
 
 struct PanelOptions {
-    float factor = 1.0f;                  // multiplies the result; a power of two
+    float factor = 1.0f;                  // multiplies the result
     bool fold_a = false, fold_b = false;  // `pack` multiplies the scales in (power_scales.h)
     bool powers = false;                  // multiply_powers
 };
@@ -83,8 +83,5 @@ struct PanelOptions {
 // Runs the whole GEMM. K > 0.
 void run_panels(const PanelKernel& kernel, const PanelOptions& options, const GemmProblem& problem,
                 const GemmOperands& operands);
-
-// What is common to the integer kernels: E2M1 codes count in halves.
-float integer_unit(const GemmProblem& problem);
 
 }  // namespace subbyte::kernels
