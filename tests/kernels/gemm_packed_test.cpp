@@ -301,6 +301,38 @@ TEST(PackedGemm, IntegerKernelsGiveTheSameBits) {
     }
 }
 
+// Panels of float of an operand this large do not fit the scratch memory at once.
+TEST(PackedGemm, LargeOperandsArePackedInParts) {
+    if (max_isa() < Isa::kAvx2) return;
+    const std::int64_t rows = 4200, k = 4096, part = 3;
+    const QuantSpec spec = parse_spec("int4:row:f32");
+    std::vector<std::uint8_t> codes(static_cast<std::size_t>(rows * k / 2));
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+        codes[i] = static_cast<std::uint8_t>(i * 2654435761u >> 16);
+    }
+    std::vector<float> scales(static_cast<std::size_t>(rows), 0.5f);
+    const auto from = [&](std::int64_t row) {
+        return formats::PackedView{codes.data() + row * k / 2, scales.data(), nullptr, nullptr};
+    };
+    const auto product = [&](std::int64_t m, std::int64_t first, std::int64_t n) {
+        const Forced forced("avx2_fma");
+        std::vector<float> d(static_cast<std::size_t>(m * n));
+        gemm({m, n, k, spec, spec}, {from(0), from(first), d.data()});
+        return d;
+    };
+    const std::vector<float> wide = product(part, 0, rows), tall = product(rows, 0, part);
+    const std::vector<float> end = product(part, rows - part, part);
+    for (std::int64_t i = 0; i < part; ++i) {
+        for (std::int64_t j = 0; j < part; ++j) {
+            EXPECT_EQ(wide[static_cast<std::size_t>(i * rows + rows - part + j)],
+                      end[static_cast<std::size_t>(i * part + j)]);
+            // All of it is exact: the sums are small integers.
+            EXPECT_EQ(tall[static_cast<std::size_t>((rows - part + j) * part + i)],
+                      end[static_cast<std::size_t>(i * part + j)]);
+        }
+    }
+}
+
 TEST(PackedGemm, RefusalsNameTheReason) {
     const auto reason = [](const char* a, const char* b, std::string_view kernel) {
         for (const Candidate& candidate : explain_gemm({4, 4, 512, parse_spec(a), parse_spec(b)})) {

@@ -50,8 +50,8 @@ struct NibbleToByte {
     explicit NibbleToByte(const CodeValues* values)
         : table(_mm256_broadcastsi128_si256(
               _mm_add_epi8(load128(values->integers), _mm_set1_epi8(kOffset)))) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        const Codes<kCodes, 4> codes(row, col, k);
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        const Codes<kCodes, 4> codes(row.codes, col, k);
         const I words = _mm256_cvtepu8_epi16(load128(codes.bytes()));
         return _mm256_shuffle_epi8(
             table, and_(or_(words, _mm256_slli_epi16(words, 4)), _mm256_set1_epi8(0x0F)));
@@ -62,8 +62,8 @@ struct NibbleToInt16 {
     static constexpr int kCodes = 16;
     __m128i table;
     explicit NibbleToInt16(const CodeValues* values) : table(load128(values->integers)) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        const Codes<kCodes, 4> codes(row, col, k);
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        const Codes<kCodes, 4> codes(row.codes, col, k);
         const __m128i words = _mm_cvtepu8_epi16(load64(codes.bytes()));
         const __m128i nibbles =
             _mm_and_si128(_mm_or_si128(words, _mm_slli_epi16(words, 4)), _mm_set1_epi8(0x0F));
@@ -74,8 +74,8 @@ struct NibbleToInt16 {
 struct Int8ToInt16 {
     static constexpr int kCodes = 16;
     explicit Int8ToInt16(const CodeValues*) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        return _mm256_cvtepi8_epi16(load128(Codes<kCodes, 8>(row, col, k).bytes()));
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        return _mm256_cvtepi8_epi16(load128(Codes<kCodes, 8>(row.codes, col, k).bytes()));
     }
 };
 
@@ -83,16 +83,16 @@ struct NibbleToFloat {
     static constexpr int kCodes = 8;
     NibbleTable table;
     explicit NibbleToFloat(const CodeValues* values) : table(values->f32) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        return bits(table(spread_nibbles(Codes<kCodes, 4>(row, col, k).bytes())));
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        return bits(table(spread_nibbles(Codes<kCodes, 4>(row.codes, col, k).bytes())));
     }
 };
 
 struct Int8ToFloat {
     static constexpr int kCodes = 8;
     explicit Int8ToFloat(const CodeValues*) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        return bits(int8_to_float(Codes<kCodes, 8>(row, col, k).bytes()));
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        return bits(int8_to_float(Codes<kCodes, 8>(row.codes, col, k).bytes()));
     }
 };
 
@@ -100,8 +100,8 @@ struct Int8ToFloat {
 struct E5m2ToFloat {
     static constexpr int kCodes = 8;
     explicit E5m2ToFloat(const CodeValues*) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        const Codes<kCodes, 8> codes(row, col, k);
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        const Codes<kCodes, 8> codes(row.codes, col, k);
         return bits(half_to_float(half_shift_left<8>(load_byte_pairs(codes.bytes()))));
     }
 };
@@ -110,8 +110,8 @@ struct E5m2ToFloat {
 struct E4m3ToFloat {
     static constexpr int kCodes = 8;
     explicit E4m3ToFloat(const CodeValues*) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        const Codes<kCodes, 8> codes(row, col, k);
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        const Codes<kCodes, 8> codes(row.codes, col, k);
         const Half pairs = load_byte_pairs(codes.bytes());
         const Half magnitude = half_and(pairs, half_set(0x7F));
         const Half sign = half_shift_left<8>(half_and(pairs, half_set(0x80)));
@@ -124,8 +124,8 @@ struct E4m3ToFloat {
 struct Bf16ToFloat {
     static constexpr int kCodes = 8;
     explicit Bf16ToFloat(const CodeValues*) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        return shift_left<16>(load_words(Codes<kCodes, 16>(row, col, k).bytes()));
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        return shift_left<16>(load_words(Codes<kCodes, 16>(row.codes, col, k).bytes()));
     }
 };
 
@@ -134,12 +134,11 @@ template <class Decode>
 struct WithPowers {
     static constexpr int kCodes = 8;
     Decode decode;
-    const CodeRows& source;
-    explicit WithPowers(const CodeRows& rows) : decode(rows.values), source(rows) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
+    explicit WithPowers(const CodeValues* values) : decode(values) {}
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
         const I carriers = decode(row, col, k);
         if (col >= k) return carriers;
-        const std::uint32_t code = source.power((row - source.codes) / source.stride, col);
+        const std::uint32_t code = row.power(col);
         return bits(mul(floats(carriers), floats(set(code == 0xFF ? 0x7FC00000 : code << 23))));
     }
 };

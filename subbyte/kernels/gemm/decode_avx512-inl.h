@@ -24,9 +24,9 @@ struct NibbleToInt8 {
     explicit NibbleToInt8(const CodeValues* values)
         : table(_mm512_broadcast_i32x4(
               _mm_load_si128(reinterpret_cast<const __m128i*>(values->integers)))) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
         const std::int64_t n = k - col;
-        const __m256i packed = _mm256_maskz_loadu_epi8(mask32((n + 1) / 2), row + col / 2);
+        const __m256i packed = _mm256_maskz_loadu_epi8(mask32((n + 1) / 2), row.codes + col / 2);
         const I words = _mm512_cvtepu8_epi16(packed);
         const I codes = _mm512_and_si512(_mm512_or_si512(words, _mm512_slli_epi16(words, 4)),
                                          _mm512_set1_epi16(0x0F0F));
@@ -37,8 +37,8 @@ struct NibbleToInt8 {
 struct Int8ToInt8 {
     static constexpr int kCodes = 64;
     explicit Int8ToInt8(const CodeValues*) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        return _mm512_maskz_loadu_epi8(mask64(k - col), row + col);
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        return _mm512_maskz_loadu_epi8(mask64(k - col), row.codes + col);
     }
 };
 
@@ -52,10 +52,10 @@ struct NibbleToBf16 {
         table = _mm512_broadcast_i64x4(
             _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high)));
     }
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
         const std::int64_t n = k - col;
         const I bytes =
-            _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask16((n + 1) / 2), row + col / 2));
+            _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask16((n + 1) / 2), row.codes + col / 2));
         const I codes = and_(or_(bytes, shift_left<12>(bytes)), _mm512_set1_epi16(0x000F));
         return _mm512_maskz_permutexvar_epi16(mask32(n), codes, table);
     }
@@ -68,9 +68,9 @@ struct Fp8ToBf16 {
     explicit Fp8ToBf16(const CodeValues* values)
         : low{_mm512_load_si512(values->bf16_low), _mm512_load_si512(values->bf16_low + 64)},
           high{_mm512_load_si512(values->bf16_high), _mm512_load_si512(values->bf16_high + 64)} {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
         const __mmask32 mask = mask32(k - col);
-        const I words = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, row + col));
+        const I words = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(mask, row.codes + col));
         const I codes = _mm512_or_si512(words, _mm512_slli_epi16(words, 8));
         const I magnitude = _mm512_mask_blend_epi8(
             0xAAAAAAAAAAAAAAAA, _mm512_permutex2var_epi8(low[0], codes, low[1]),
@@ -83,8 +83,8 @@ struct Fp8ToBf16 {
 struct Int8ToBf16 {
     static constexpr int kCodes = 32;
     explicit Int8ToBf16(const CodeValues*) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        const __m256i codes = _mm256_maskz_loadu_epi8(mask32(k - col), row + col);
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        const __m256i codes = _mm256_maskz_loadu_epi8(mask32(k - col), row.codes + col);
         // The upper half of the float: 7 bits and a leading one are enough for -128 ... 127.
         const auto upper = [](__m128i bytes) {
             return _mm512_cvtepi32_epi16(
@@ -98,8 +98,8 @@ struct Int8ToBf16 {
 struct Bf16ToBf16 {
     static constexpr int kCodes = 32;
     explicit Bf16ToBf16(const CodeValues*) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
-        return _mm512_maskz_loadu_epi16(mask32(k - col), row + 2 * col);
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        return _mm512_maskz_loadu_epi16(mask32(k - col), row.codes + 2 * col);
     }
 };
 
@@ -108,12 +108,11 @@ template <class Decode>
 struct WithPowers {
     static constexpr int kCodes = 32;
     Decode decode;
-    const CodeRows& source;
-    explicit WithPowers(const CodeRows& rows) : decode(rows.values), source(rows) {}
-    I operator()(const std::uint8_t* row, std::int64_t col, std::int64_t k) const {
+    explicit WithPowers(const CodeValues* values) : decode(values) {}
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
         const I carriers = decode(row, col, k);
         if (col >= k) return carriers;
-        const std::uint8_t code = source.power((row - source.codes) / source.stride, col);
+        const std::uint8_t code = row.power(col);
         if (code == 0xFF) return _mm512_set1_epi16(0x7FC0);  // NaN
         // Zero, Inf and NaN stay what they are.
         const I magnitude = _mm512_and_si512(carriers, _mm512_set1_epi16(0x7FFF));

@@ -17,16 +17,17 @@ using formats::QuantSpec;
 using formats::TileGrid;
 
 constexpr std::int64_t kColumnBytes = 560 << 10;  // of a block of B panels: stays in L2
+constexpr std::int64_t kScratchBytes = 64 << 20;  // of panels of one side at a time
 constexpr std::int64_t kPackGrain = 1 << 14;      // codes that are worth a task
 constexpr std::int64_t kTileGrain = 1 << 20;      // multiply-adds that are worth a task
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// One side as panels.
+// Some panels of one side.
 struct Panels {
-    const PanelSide* side;
-    std::int64_t count, chunks, blocks;
-    std::int64_t bytes;  // of one panel
+    std::int64_t first, count;
+    std::int64_t chunks, blocks;  // of one panel
+    std::int64_t bytes;           // of one panel
     std::uint8_t* data;
     float* scales;
     std::int32_t* sums;
@@ -38,40 +39,67 @@ struct Scratch {
     AlignedBuffer<std::int32_t> sums;
 };
 
-Panels pack(const PanelKernel& kernel, const PanelSide& side, const PackedView& view,
-            const QuantSpec& spec, ScaleForm form, std::int64_t rows, std::int64_t k,
-            Scratch& scratch) {
-    Panels panels{&side,  divide_up(rows, side.rows), divide_up(k, kChunk), 0, 0, nullptr, nullptr,
-                  nullptr};
-    const std::int64_t all_blocks = panels.chunks * (kChunk / kernel.block);
-    panels.blocks = all_blocks * side.rows;
-    panels.bytes = panels.chunks * kChunk * kernel.carrier_bytes * side.rows;
-    const auto total = [&](std::int64_t each) {
-        return static_cast<std::size_t>(panels.count * each);
-    };
-    panels.data = scratch.data.reserve(total(panels.bytes));
-    panels.scales = scratch.scales.reserve(total(panels.blocks));
-    if (side.sums) panels.sums = scratch.sums.reserve(total(panels.blocks));
+// Turns an operand into panels, as many at a time as the scratch memory may hold.
+class Packer {
+public:
+    Packer(const PanelKernel& kernel, const PanelSide& side, const PackedView& view,
+           const QuantSpec& spec, ScaleForm form, std::int64_t rows, std::int64_t k,
+           Scratch& scratch)
+        : side_(side),
+          block_(kernel.block),
+          grid_(spec.tile, rows, k),
+          source_{view.codes,   formats::row_bytes(spec, k),
+                  rows,         k,
+                  spec.element, spec.element->bits <= 8 ? &code_values(*spec.element) : nullptr,
+                  &grid_,       form == ScaleForm::kFolded ? view.scale_codes : nullptr},
+          scales_(view, spec, form, rows, k, kernel.block),
+          scratch_(scratch),
+          count_(divide_up(rows, side.rows)),
+          chunks_(divide_up(k, kChunk)),
+          bytes_(chunks_ * kChunk * kernel.carrier_bytes * side.rows),
+          step_(std::clamp<std::int64_t>(kScratchBytes / bytes_, 1, count_)) {}
 
-    const TileGrid grid(spec.tile, rows, k);
-    const CodeRows source{
-        view.codes,   formats::row_bytes(spec, k),
-        rows,         k,
-        spec.element, spec.element->bits <= 8 ? &code_values(*spec.element) : nullptr,
-        &grid,        form == ScaleForm::kFolded ? view.scale_codes : nullptr};
-    const PanelScales scales(view, spec, form, rows, k, kernel.block);
-    const std::int64_t grain = std::max<std::int64_t>(1, kPackGrain / (k * side.rows));
-    parallel_for(panels.count, grain, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t p = begin; p < end; ++p) {
-            const std::int64_t first = p * side.rows;
-            side.pack(source, first, kernel.block, panels.data + p * panels.bytes,
-                      side.sums ? panels.sums + p * panels.blocks : nullptr);
-            scales.expand(first, source.rows_from(first, side.rows), side.rows,
-                          panels.scales + p * panels.blocks);
-        }
-    });
-    return panels;
-}
+    std::int64_t count() const { return count_; }
+    std::int64_t step() const { return step_; }
+
+    // The panels [first, first + step), what there is of them. Overwrites the ones before.
+    Panels pack(std::int64_t first) const {
+        Panels panels{};
+        panels.first = first;
+        panels.count = std::min(step_, count_ - first);
+        panels.chunks = chunks_;
+        panels.blocks = chunks_ * (kChunk / block_) * side_.rows;
+        panels.bytes = bytes_;
+        const auto total = [&](std::int64_t each) {
+            return static_cast<std::size_t>(panels.count * each);
+        };
+        panels.data = scratch_.data.reserve(total(panels.bytes));
+        panels.scales = scratch_.scales.reserve(total(panels.blocks));
+        if (side_.sums) panels.sums = scratch_.sums.reserve(total(panels.blocks));
+        const std::int64_t grain = std::max<std::int64_t>(1, kPackGrain / (source_.k * side_.rows));
+        parallel_for(panels.count, grain, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t p = begin; p < end; ++p) {
+                const std::int64_t row = (first + p) * side_.rows;
+                side_.pack(source_, row, block_, panels.data + p * panels.bytes,
+                           side_.sums ? panels.sums + p * panels.blocks : nullptr);
+                scales_.expand(row, source_.rows_from(row, side_.rows), side_.rows,
+                               panels.scales + p * panels.blocks);
+            }
+        });
+        return panels;
+    }
+
+private:
+    const PanelSide& side_;
+    int block_;
+    TileGrid grid_;
+    CodeRows source_;
+    PanelScales scales_;
+    Scratch& scratch_;
+    std::int64_t count_, chunks_;
+    std::int64_t bytes_;  // of one panel
+    std::int64_t step_;
+};
 
 // Chunks of K per pass, about even.
 std::int64_t slice_chunks(const PanelKernel& kernel, std::int64_t chunks) {
@@ -127,9 +155,11 @@ private:
         const int tile_rows = kernel_.a.rows, tile_cols = kernel_.b.rows;
         const std::int64_t block = chunk * (kChunk / kernel_.block);
         const std::int64_t k = chunk * kChunk;
-        const std::int64_t rows = std::min<std::int64_t>(tile_rows, problem_.m - i * tile_rows);
-        const std::int64_t cols = std::min<std::int64_t>(tile_cols, problem_.n - j * tile_cols);
-        float* const d = d_ + i * tile_rows * problem_.n + j * tile_cols;
+        const std::int64_t rows =
+            std::min<std::int64_t>(tile_rows, problem_.m - (a_.first + i) * tile_rows);
+        const std::int64_t cols =
+            std::min<std::int64_t>(tile_cols, problem_.n - (b_.first + j) * tile_cols);
+        float* const d = d_ + (a_.first + i) * tile_rows * problem_.n + (b_.first + j) * tile_cols;
         const bool last = chunk + slice_ >= a_.chunks;
         TileArgs args{a_.data + i * a_.bytes + k * kernel_.carrier_bytes * tile_rows,
                       b_.data + j * b_.bytes + k * kernel_.carrier_bytes * tile_cols,
@@ -182,11 +212,18 @@ void run_panels(const PanelKernel& kernel, const PanelOptions& options, const Ge
     const ScaleForm b_form = options.powers   ? ScaleForm::kExponent
                              : options.fold_b ? ScaleForm::kFolded
                                               : ScaleForm::kValue;
-    const Panels a =
-        pack(kernel, kernel.a, operands.a, problem.a, a_form, problem.m, problem.k, a_scratch);
-    const Panels b =
-        pack(kernel, kernel.b, operands.b, problem.b, b_form, problem.n, problem.k, b_scratch);
-    TileLoop(kernel, options, problem, a, b, operands.d).run();
+    const Packer a_packer(kernel, kernel.a, operands.a, problem.a, a_form, problem.m, problem.k,
+                          a_scratch);
+    const Packer b_packer(kernel, kernel.b, operands.b, problem.b, b_form, problem.n, problem.k,
+                          b_scratch);
+    Panels a{};
+    for (std::int64_t j = 0; j < b_packer.count(); j += b_packer.step()) {
+        const Panels b = b_packer.pack(j);
+        for (std::int64_t i = 0; i < a_packer.count(); i += a_packer.step()) {
+            if (a.count == 0 || a.first != i) a = a_packer.pack(i);
+            TileLoop(kernel, options, problem, a, b, operands.d).run();
+        }
+    }
 }
 
 }  // namespace subbyte::kernels

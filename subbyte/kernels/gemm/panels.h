@@ -11,6 +11,7 @@
 // This header and panels.cpp know no instruction set; a PanelKernel brings the inner loops.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "subbyte/kernels/gemm/code_values.h"
@@ -20,6 +21,15 @@ namespace subbyte::kernels {
 
 // Panels hold K in whole chunks of this many codes, zeros behind the end.
 inline constexpr std::int64_t kChunk = 128;
+
+// One row of codes, and where the carriers get them multiplied in, its E8M0 scales.
+struct CodeRow {
+    const std::uint8_t* codes;
+    const std::uint8_t* powers;  // one per `power_cols` codes
+    std::int64_t power_cols;
+
+    std::uint8_t power(std::int64_t col) const { return powers[col / power_cols]; }
+};
 
 // The codes of one operand.
 struct CodeRows {
@@ -31,12 +41,12 @@ struct CodeRows {
     const formats::TileGrid* grid;
     const std::uint8_t* powers;  // E8M0 scales that `pack` multiplies in; null: none
 
-    std::uint8_t power(std::int64_t row, std::int64_t col) const {
-        return powers[grid->index(row, col)];
-    }
-
     std::int64_t rows_from(std::int64_t first, std::int64_t most) const {
-        return rows - first < most ? rows - first : most;
+        return std::clamp<std::int64_t>(rows - first, 0, most);
+    }
+    CodeRow row(std::int64_t r) const {
+        if (powers == nullptr) return {codes + r * stride, nullptr, 0};
+        return {codes + r * stride, powers + grid->index(r, 0), grid->tile_cols};
     }
 };
 

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <algorithm>
-#include <type_traits>
 
 #include "subbyte/kernels/gemm/decode_avx2-inl.h"
 
@@ -19,26 +18,26 @@ namespace {
 
 constexpr int kTileRows = 6, kTileVectors = 2, kTileCols = kTileVectors * kLanes;
 
-template <class Decode>
-Decode make_decoder(const CodeRows& source) {
-    if constexpr (std::is_constructible_v<Decode, const CodeRows&>) {
-        return Decode(source);
-    } else {
-        return Decode(source.values);
+// The first `count` of kMost rows from `first` on that exist.
+template <int kMost>
+struct SomeRows {
+    std::int64_t count;
+    CodeRow row[kMost];
+    SomeRows(const CodeRows& source, std::int64_t first) : count(source.rows_from(first, kMost)) {
+        for (std::int64_t i = 0; i < count; ++i) row[i] = source.row(first + i);
     }
-}
+};
 
 // Panel of A: the rows one after the other, chunk by chunk.
 template <class Decode>
 void pack_rows(const CodeRows& source, std::int64_t first, std::uint8_t* data) {
-    const Decode decode = make_decoder<Decode>(source);
-    const std::int64_t rows = source.rows_from(first, kTileRows);
+    const Decode decode(source.values);
+    const SomeRows<kTileRows> rows(source, first);
     for (std::int64_t col = 0; col < source.k; col += kChunk) {
         for (int i = 0; i < kTileRows; ++i) {
             for (std::int64_t c = col; c < col + kChunk; c += Decode::kCodes, data += 32) {
-                store_int(data,
-                          i < rows ? decode(source.codes + (first + i) * source.stride, c, source.k)
-                                   : _mm256_setzero_si256());
+                store_int(data, i < rows.count ? decode(rows.row[i], c, source.k)
+                                               : _mm256_setzero_si256());
             }
         }
     }
@@ -49,19 +48,17 @@ void pack_rows(const CodeRows& source, std::int64_t first, std::uint8_t* data) {
 template <class Decode, class Each>
 void pack_columns(const CodeRows& source, std::int64_t first, std::uint8_t* data,
                   const Each& each) {
-    const Decode decode = make_decoder<Decode>(source);
+    const Decode decode(source.values);
     const std::int64_t columns = (source.k + kChunk - 1) / kChunk * kChunk;
     for (int half = 0; half < kTileVectors; ++half) {
-        const std::int64_t begin = first + half * kLanes;
-        const std::int64_t rows = source.rows_from(begin, kLanes);
+        const SomeRows<kLanes> rows(source, first + half * kLanes);
         std::uint8_t* out = data + half * 32;
         std::int64_t word = 0;
         for (std::int64_t col = 0; col < columns; col += Decode::kCodes) {
             I words[kLanes];
             for (int i = 0; i < kLanes; ++i) {
-                words[i] = i < rows
-                               ? decode(source.codes + (begin + i) * source.stride, col, source.k)
-                               : _mm256_setzero_si256();
+                words[i] =
+                    i < rows.count ? decode(rows.row[i], col, source.k) : _mm256_setzero_si256();
             }
             transpose_square(words);
             for (int i = 0; i < kLanes; ++i, ++word) {

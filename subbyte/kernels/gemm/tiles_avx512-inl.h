@@ -8,7 +8,6 @@
 #pragma once
 
 #include <algorithm>
-#include <type_traits>
 
 #include "subbyte/kernels/gemm/decode_avx512-inl.h"
 
@@ -17,28 +16,29 @@ namespace {
 
 constexpr int kTileRows = 6, kTileVectors = 2, kTileCols = kTileVectors * kLanes;
 
-template <class Decode>
-Decode make_decoder(const CodeRows& source) {
-    if constexpr (std::is_constructible_v<Decode, const CodeRows&>) {
-        return Decode(source);
-    } else {
-        return Decode(source.values);
+// The first `count` of kMost rows from `first` on that exist.
+template <int kMost>
+struct SomeRows {
+    std::int64_t count;
+    CodeRow row[kMost];
+    SomeRows(const CodeRows& source, std::int64_t first) : count(source.rows_from(first, kMost)) {
+        for (std::int64_t i = 0; i < count; ++i) row[i] = source.row(first + i);
     }
-}
+};
 
 // Panel of A: the rows one after the other, chunk by chunk.
 template <class Decode, class Sums>
 void pack_rows(const CodeRows& source, std::int64_t first, std::uint8_t* data, const Sums& sums) {
     constexpr int kVectors = kChunk / Decode::kCodes;
-    const Decode decode = make_decoder<Decode>(source);
-    const std::int64_t rows = source.rows_from(first, kTileRows);
+    const Decode decode(source.values);
+    const SomeRows<kTileRows> rows(source, first);
     for (std::int64_t col = 0; col < source.k; col += kChunk) {
         for (int i = 0; i < kTileRows; ++i) {
             I carriers[kVectors];
             for (int v = 0; v < kVectors; ++v) {
-                carriers[v] = i < rows ? decode(source.codes + (first + i) * source.stride,
-                                                col + v * Decode::kCodes, source.k)
-                                       : _mm512_setzero_si512();
+                carriers[v] = i < rows.count
+                                  ? decode(rows.row[i], col + v * Decode::kCodes, source.k)
+                                  : _mm512_setzero_si512();
                 _mm512_store_si512(data, carriers[v]);
                 data += 64;
             }
@@ -52,18 +52,17 @@ void pack_rows(const CodeRows& source, std::int64_t first, std::uint8_t* data, c
 template <class Decode>
 void pack_columns(const CodeRows& source, std::int64_t first, std::uint8_t* data, I flip) {
     constexpr int kVectors = kChunk / Decode::kCodes;
-    const Decode decode = make_decoder<Decode>(source);
+    const Decode decode(source.values);
     for (int half = 0; half < kTileVectors; ++half) {
-        const std::int64_t begin = first + half * kLanes;
-        const std::int64_t rows = source.rows_from(begin, kLanes);
+        const SomeRows<kLanes> rows(source, first + half * kLanes);
         std::uint8_t* out = data + half * 64;
         for (std::int64_t col = 0; col < source.k; col += kChunk) {
             for (int v = 0; v < kVectors; ++v) {
                 I words[kLanes];
                 for (int i = 0; i < kLanes; ++i) {
-                    words[i] = i < rows ? decode(source.codes + (begin + i) * source.stride,
-                                                 col + v * Decode::kCodes, source.k)
-                                        : _mm512_setzero_si512();
+                    words[i] = i < rows.count
+                                   ? decode(rows.row[i], col + v * Decode::kCodes, source.k)
+                                   : _mm512_setzero_si512();
                 }
                 transpose_square(words);
                 for (int i = 0; i < kLanes; ++i) {
