@@ -24,8 +24,7 @@ bool multiplies(const QuantSpec& spec) {
 
 // amax with the head room that the spec asks for.
 float guarded(const QuantSpec& spec, float amax) {
-    if (spec.ms_eden) return amax * kEdenGuard;
-    return spec.guard && is_ue(spec.scale) ? std::min(amax * kGuard, kLargestFloat) : amax;
+    return std::min(amax * amax_factor(spec), kLargestFloat);
 }
 
 // The wish that is rounded to a ue scale; see ScaleOrder.
@@ -56,6 +55,11 @@ float ue_factor(const QuantSpec& spec, float scale, const SecondLevel& level) {
 }
 
 }  // namespace
+
+float amax_factor(const QuantSpec& spec) {
+    if (spec.ms_eden) return kEdenGuard;
+    return spec.guard && is_ue(spec.scale) ? kGuard : 1.0f;
+}
 
 SecondLevel second_level(const QuantSpec& spec, float amax) {
     if (!spec.second_level || amax == 0.0f) return {};

@@ -8,6 +8,9 @@
 
 namespace subbyte::formats {
 
+// What every amax is multiplied by first: the head room of `guard` under a ue scale, and mseden's.
+float amax_factor(const QuantSpec& spec);
+
 // Second level of a tensor (or patch) whose largest finite tile amax is `amax`:
 //   encode = (target * max) / amax, at most FLT_MAX, 1 for amax = 0;   decode = 1 / encode
 // (NVIDIA, 2509.25149, appendix B, in TransformerEngine's order). The tile that holds the amax gets

@@ -263,6 +263,7 @@ TEST(QuantizeKernels, ResultsDoNotDependOnHowRangesAreCut) {
         for (const char* spec :
              {"e4m3:128x128:f32", "fp4:sr", "nvfp4:sr", "int8:tensor:f32", "e5m2:row:f32", "mxfp4",
               "bf16:sr", "int4:1x5:f32", "nvfp4:rht64fresh:sr", "e3m2:1x20:f32:rht16", "mxfp6e2m3",
+              "nvfp4:4over6:sr", "nvfp4:rht32fresh:mseden", "e2m1:1x16:ue4m3+f32@1x128:sr",
               "e2m1:1x341:f32:sr", "e2m1:3x7:ue4m3+f32"}) {
             for (const ParallelFor& cut :
                  {backwards(1), backwards(3), backwards(1000), ParallelFor(three_threads)}) {

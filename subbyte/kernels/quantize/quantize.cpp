@@ -27,6 +27,8 @@ using QuantizeKernel = Kernel<QuantizeProblem, void (*)(const MatrixView&, const
 using DequantizeKernel = Kernel<QuantSpec, void (*)(const PackedView&, const QuantSpec&,
                                                     std::int64_t, std::int64_t, float*)>;
 
+constexpr std::int64_t kMostLookedAt = 16 * 1024;  // elements of a tile that fits the cache
+
 // The vector kernels take every view, and the specs that RowOps has loops for.
 Refusal vector_refusal(const QuantSpec& spec) {
     const auto only_reference = [](std::string_view what) {
@@ -34,16 +36,6 @@ Refusal vector_refusal(const QuantSpec& spec) {
     };
     if (!spec.is_scaled()) return {};
     if (element_index(*spec.element) < 0) return only_reference(spec.element->name);
-    const bool e8m0 = spec.scale == ScaleFormat::kE8m0;
-    if (e8m0 ? spec.rule == formats::ScaleRule::kNearest
-             : spec.rule != formats::ScaleRule::kDefault) {
-        return only_reference(fmt::format("{} scales with rule {}", formats::scale_name(spec.scale),
-                                          formats::scale_rule_name(spec.rule)));
-    }
-    if (spec.second_level &&
-        (!formats::is_ue(spec.scale) || spec.level_tile != formats::Tile::tensor())) {
-        return only_reference("this second level");
-    }
     const bool stochastic =
         spec.stochastic() && (spec.noise_bits == formats::kMostNoiseBits || spec.noise_bits == 8);
     if (spec.rounding != formats::Rounding::kNearestEven && !stochastic) {
@@ -52,8 +44,13 @@ Refusal vector_refusal(const QuantSpec& spec) {
     if (spec.order != formats::ScaleOrder::kStandard && spec.order != formats::ScaleOrder::kTeB) {
         return only_reference("this order of operations");
     }
-    if (spec.four_over_six != formats::FourOverSix::kOff) return only_reference("4over6");
-    return spec.ms_eden ? only_reference("mseden") : Refusal{};
+    const bool block = spec.tile.kind == formats::Tile::Kind::kBlock;
+    const bool looks_twice = spec.four_over_six != formats::FourOverSix::kOff || spec.ms_eden;
+    if (looks_twice && (!block || spec.tile.rows * spec.tile.cols > kMostLookedAt ||
+                        spec.level_tile != formats::Tile::tensor())) {
+        return only_reference("4over6 or mseden with such tiles");
+    }
+    return {};
 }
 
 constexpr auto accept_quantize = [](const QuantizeProblem&) { return Refusal{}; };

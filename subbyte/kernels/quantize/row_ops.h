@@ -48,6 +48,7 @@ struct ScaleProblem {
     float amax_factor = 1.0f;     // head room of a ue scale
     bool three_quarters = false;  // head room under e8m0
     bool te_b = false;            // ScaleOrder::kTeB
+    float raise = 1.0f;           // of the wish that becomes a ue scale
 };
 
 // A Hadamard transform with its signs; `flips` holds the sign bit of each position of a group, as

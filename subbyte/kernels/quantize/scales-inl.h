@@ -63,7 +63,8 @@ inline ScaleLanes ue_lanes(const ScaleProblem& problem, I amax) {
     const F guarded = min(mul(floats(amax), set(problem.amax_factor)), set(0x1.FFFFFEp127f));
     const F wanted = problem.te_b ? mul(guarded, set(problem.level.encode * (1.0f / problem.max)))
                                   : mul(div(guarded, set(problem.max)), set(problem.level.encode));
-    const I code = encode_magnitude<E, 0>(wanted, set(0u), set(0u));  // saturates
+    const I code =
+        encode_magnitude<E, 0>(mul(wanted, set(problem.raise)), set(0u), set(0u));  // saturates
     const F normal = floats(add(shift_left<20>(code), set((127u - E::kBias) << 23)));
     const F subnormal =
         mul(int_to_float(code), set(1.0f / static_cast<float>(1 << (E::kBias + 2))));

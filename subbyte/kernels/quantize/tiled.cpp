@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -12,8 +13,8 @@
 #include "subbyte/core/float_mode.h"
 #include "subbyte/core/parallel.h"
 #include "subbyte/formats/float_bits.h"
-#include "subbyte/formats/tile_scale.h"
 #include "subbyte/kernels/quantize/six_bits.h"
+#include "subbyte/kernels/quantize/tile_scaler.h"
 
 namespace subbyte::kernels {
 namespace {
@@ -33,7 +34,7 @@ constexpr std::int64_t kTransposedElements = 16 * 1024;
 constexpr std::int64_t kTaskElements = 64 * 1024;
 
 // How a matrix is cut into chunks, numbered row-major. With `local` tiles every chunk holds whole
-// tiles; otherwise tiles span chunks and their amax comes from a pass of its own.
+// tiles; otherwise tiles may span chunks and their amax comes from a pass of its own.
 struct Chunking {
     std::int64_t rows = 1, cols = 1;    // size of a full chunk
     std::int64_t down = 0, across = 0;  // number of chunks
@@ -45,10 +46,12 @@ struct Chunking {
         local = spec.is_scaled() && !spec.second_level && grid.tile_cols <= kChunkColumns &&
                 grid.tile_rows * grid.tile_cols <= 2 * kChunkElements;
         const std::int64_t least = transposed ? kTransposedRows : kChunkRows;
-        const std::int64_t unit_rows = local ? grid.tile_rows : 1;
-        // Codes of a chunk start at a byte, and rotations lie within one.
-        const std::int64_t groups = std::max(4, spec.rotation.size);
-        const std::int64_t unit_cols = local ? std::lcm(grid.tile_cols, groups) : groups;
+        // What looks at a tile once more (4over6) needs all of it.
+        const bool whole = local || spec.four_over_six != formats::FourOverSix::kOff;
+        const std::int64_t unit_rows = whole ? grid.tile_rows : 1;
+        // Codes of a chunk start at a byte, and rotations lie within one (whole vector blocks).
+        const std::int64_t groups = spec.rotation.size != 0 ? 256 : 4;
+        const std::int64_t unit_cols = whole ? std::lcm(grid.tile_cols, groups) : groups;
         rows = unit_rows * std::max<std::int64_t>(1, least / unit_rows);
         const std::int64_t most = std::min(
             kChunkColumns, transposed ? kTransposedElements / rows : kChunkElements / unit_rows);
@@ -65,16 +68,24 @@ struct Scratch {
     AlignedBuffer<std::uint8_t> codes;
     AlignedBuffer<std::uint16_t> noise;
     AlignedBuffer<std::uint32_t> amax;
-    AlignedBuffer<float> scales;
-    AlignedBuffer<Scaling> scalings;
-    AlignedBuffer<std::uint8_t> scale_codes;
+    AlignedBuffer<float> decoded;
+    AlignedBuffer<std::uint8_t> packed;
+    std::vector<double> errors;
 
-    TileFactors tiles(std::int64_t count) {
-        const auto room = static_cast<std::size_t>((count + 15) / 16 * 16);
-        float* const floats = scales.reserve(3 * room);
-        return {floats, floats + room, floats + 2 * room, scalings.reserve(room),
-                scale_codes.reserve(room)};
-    }
+    struct Factors {
+        AlignedBuffer<float> scales;
+        AlignedBuffer<Scaling> scalings;
+        AlignedBuffer<std::uint8_t> codes;
+
+        TileFactors reserve(std::int64_t count) {
+            const auto room = static_cast<std::size_t>((count + 15) / 16 * 16);
+            float* const floats = scales.reserve(3 * room);
+            return {floats, floats + room, floats + 2 * room, scalings.reserve(room),
+                    codes.reserve(room)};
+        }
+    };
+    Factors plain, raised;
+
     std::uint32_t* zero_amax(std::int64_t count) {
         const auto room = static_cast<std::size_t>((count + 15) / 16 * 16);
         std::uint32_t* const tiles = amax.reserve(room);
@@ -86,22 +97,6 @@ struct Scratch {
 Scratch& scratch() {
     thread_local Scratch instance;
     return instance;
-}
-
-ScaleProblem scale_problem(const QuantSpec& spec) {
-    if (!spec.is_scaled()) return {};
-    const formats::ElementFormat& element = *spec.element;
-    const bool integer = element.kind == formats::ElementKind::kInteger;
-    ScaleProblem problem{spec.scale,
-                         spec.rule,
-                         element.max,
-                         element.emax(),
-                         integer ? element.bits - 2 : element.mantissa_bits,
-                         {}};
-    if (spec.guard && formats::is_ue(spec.scale)) problem.amax_factor = 17.0f / 16.0f;
-    problem.three_quarters = spec.guard && spec.scale == ScaleFormat::kE8m0;
-    problem.te_b = spec.order == formats::ScaleOrder::kTeB;
-    return problem;
 }
 
 // One call of quantize_tiled.
@@ -117,7 +112,7 @@ public:
           grid_(spec.tile, source.rows, source.cols),
           chunks_(source, spec, grid_),
           stride_(formats::row_bytes(spec, source.cols)),
-          scales_(scale_problem(spec)),
+          scaler_(ops, spec, grid_, source.rows, source.cols),
           rotation_(row_rotation(spec.rotation, signs)) {}
 
     void run() {
@@ -191,14 +186,7 @@ private:
                              down ? amax_down_chunk(place_chunk(i)) : amax_chunk(load_chunk(i));
                          }
                      });
-        if (!spec_.second_level) return;
-        std::uint32_t tensor_amax = 0;
-        for (std::uint32_t bits : amax_) {
-            if (bits < formats::kInfinityBits) tensor_amax = std::max(tensor_amax, bits);
-        }
-        const IeeeFloatScope exact;
-        scales_.level = formats::second_level(spec_, formats::from_bits(tensor_amax));
-        *packed_.global_scale = scales_.level.decode;
+        if (spec_.second_level) scaler_.find_levels(amax_, packed_.global_scale);
     }
 
     void amax_chunk(const Chunk& chunk) {
@@ -257,7 +245,9 @@ private:
             const TileFactors tiles = scale_tiles(chunk, r, end);
             const std::int64_t count = tiles_across(chunk);
             for (; r < end; ++r) {
-                encode_row(chunk, r, tiles.from((r - start) / grid_.tile_rows * count));
+                const TileFactors row = tiles.from((r - start) / grid_.tile_rows * count);
+                encode_row(chunk, r, row);
+                if (spec_.ms_eden) correct_scales(chunk, r, row);
             }
         }
     }
@@ -285,8 +275,13 @@ private:
                             amax + (t - top) * count);
             }
         }
-        const TileFactors tiles = scratch().tiles(all);
-        ops_.scales(scales_, amax, all, tiles);
+        const TileFactors tiles = scratch().plain.reserve(all);
+        scaler_.scale(amax, top, first, bottom - top, count, 1.0f, tiles);
+        if (spec_.four_over_six != formats::FourOverSix::kOff) {
+            const TileFactors raised = scratch().raised.reserve(all);
+            scaler_.scale(amax, top, first, bottom - top, count, 1.5f, raised);
+            take_better(chunk, begin, end, tiles, raised);
+        }
         const std::int64_t skip = chunk.col0 % grid_.tile_cols == 0 ? 0 : 1;
         for (std::int64_t t = top; t < bottom; ++t) {
             if (t * grid_.tile_rows < begin) continue;
@@ -299,6 +294,88 @@ private:
             }
         }
         return tiles;
+    }
+
+    // 4over6: the scales of `raised` for the tiles under rows [begin, end) whose error they lower.
+    void take_better(const Chunk& chunk, std::int64_t begin, std::int64_t end,
+                     const TileFactors& tiles, const TileFactors& raised) const {
+        const std::int64_t count = tiles_across(chunk), cols = chunk.cols();
+        const std::int64_t all =
+            ((end - 1) / grid_.tile_rows - begin / grid_.tile_rows + 1) * count;
+        std::vector<double>& errors = scratch().errors;
+        errors.assign(static_cast<std::size_t>(2 * all), 0.0);
+        const bool squared = spec_.four_over_six == formats::FourOverSix::kMse;
+        for (std::int64_t r = begin; r < end; ++r) {
+            const std::int64_t offset = (r - begin) / grid_.tile_rows * count;
+            for (const bool up : {false, true}) {
+                const TileFactors row = (up ? raised : tiles).from(offset);
+                const float* const values = decoded_row(chunk, row, nearest_codes(chunk, r, row));
+                const float* const x = chunk.row(r);
+                for (std::int64_t c = 0; c < cols; ++c) {
+                    const double error = double{x[c]} - double{values[c]};
+                    errors[static_cast<std::size_t>((up ? all : 0) + offset +
+                                                    c / grid_.tile_cols)] +=
+                        squared ? error * error : std::abs(error);
+                }
+            }
+        }
+        for (std::int64_t i = 0; i < all; ++i) {
+            if (!(errors[static_cast<std::size_t>(all + i)] <
+                  errors[static_cast<std::size_t>(i)])) {
+                continue;
+            }
+            tiles.scale[i] = raised.scale[i];
+            tiles.reciprocal[i] = raised.reciprocal[i];
+            tiles.codes[i] = raised.codes[i];
+        }
+    }
+
+    // The codes of a row, one per byte, rounded to nearest.
+    std::uint8_t* nearest_codes(const Chunk& chunk, std::int64_t r,
+                                const TileFactors& tiles) const {
+        std::uint8_t* const codes = scratch().codes.reserve(static_cast<std::size_t>(chunk.cols()));
+        ops_.encode[element_index(*spec_.element)][0](
+            chunk.row(r), {chunk.col0, chunk.col1, grid_.tile_cols}, tiles, nullptr, codes);
+        return codes;
+    }
+
+    // What the codes of a row, one per byte, stand for. The chunk begins with a tile.
+    const float* decoded_row(const Chunk& chunk, const TileFactors& tiles,
+                             const std::uint8_t* codes) const {
+        const auto cols = static_cast<std::size_t>(chunk.cols());
+        float* const values = scratch().decoded.reserve(cols);
+        if (spec_.element->bits == 4) {
+            std::uint8_t* const packed = scratch().packed.reserve(cols);
+            ops_.pack_nibbles(codes, chunk.cols(), packed);
+            codes = packed;
+        }
+        ops_.decode[element_index(*spec_.element)](codes, {0, chunk.cols(), grid_.tile_cols},
+                                                   tiles.scale, scaler_.decode_level(), values);
+        return values;
+    }
+
+    // MS-EDEN: the scales of one row, corrected and rounded at random.
+    void correct_scales(const Chunk& chunk, std::int64_t r, const TileFactors& tiles) const {
+        const float* const values = decoded_row(chunk, tiles, nearest_codes(chunk, r, tiles));
+        const float* const x = chunk.row(r);
+        const std::int64_t first = grid_.index(r, chunk.col0), width = grid_.tile_cols;
+        for (std::int64_t group = 0; group < chunk.cols(); group += rotation_.size) {
+            const std::int64_t end = std::min<std::int64_t>(chunk.cols(), group + rotation_.size);
+            double squares = 0.0, products = 0.0;
+            for (std::int64_t c = group; c < end; ++c) {
+                if (tiles.scaling[c / width] == Scaling::kZero) continue;
+                squares += double{x[c]} * double{x[c]};
+                products += double{x[c]} * double{values[c]};
+            }
+            const auto correction = static_cast<float>(products > 0.0 ? squares / products : 1.0);
+            for (std::int64_t c = group; c < end; c += width) {
+                if (tiles.scaling[c / width] == Scaling::kZero) continue;
+                const auto element = static_cast<std::uint64_t>(r * source_.cols + chunk.col0 + c);
+                packed_.scale_codes[first + c / width] = formats::encode_scale(
+                    spec_.scale, tiles.scale[c / width] * correction,
+                    formats::Rounding::kStochastic, noise_bits16(noise_, element));
+            }
+        }
     }
 
     // Noise of the elements of one row of the chunk; nullptr when rounding needs none.
@@ -352,7 +429,7 @@ private:
     const TileGrid grid_;
     const Chunking chunks_;
     const std::int64_t stride_;
-    ScaleProblem scales_;
+    TileScaler scaler_;
     const RowRotation rotation_;
     std::vector<std::uint32_t> amax_;  // of all tiles, when they span chunks
 };
@@ -376,7 +453,9 @@ RowRotation row_rotation(const formats::Rotation& rotation, const formats::SignB
 
 void quantize_tiled(const RowOps& ops, const MatrixView& source, const QuantSpec& spec,
                     const NoiseAddress& noise, const PackedView& packed) {
-    if (packed.global_scale != nullptr) *packed.global_scale = 1.0f;
+    if (packed.global_scale != nullptr && spec.level_tile == formats::Tile::tensor()) {
+        *packed.global_scale = 1.0f;
+    }
     formats::SignBits signs = formats::fixed_signs();
     if (spec.rotation.fresh) {
         signs = formats::fresh_signs(noise);

@@ -48,7 +48,10 @@ void dequantize_tiled(const RowOps& ops, const PackedView& packed, const QuantSp
     if (rows == 0 || cols == 0) return;
     const TileGrid grid(spec.tile, rows, cols);
     const std::int64_t stride = formats::row_bytes(spec, cols);
-    const float global = spec.second_level ? *packed.global_scale : 1.0f;
+    const TileGrid levels(spec.level_tile, rows, cols);
+    const auto level = [&](std::int64_t row, std::int64_t col) {
+        return spec.second_level ? packed.global_scale[levels.index(row, col)] : 1.0f;
+    };
     formats::SignBits signs = formats::fixed_signs();
     if (spec.rotation.fresh) std::copy_n(packed.signs, signs.size(), signs.begin());
     const RowRotation rotation = row_rotation(spec.rotation, signs);
@@ -86,8 +89,11 @@ void dequantize_tiled(const RowOps& ops, const PackedView& packed, const QuantSp
                 unpack_sixes(row, cols, codes);
                 row = codes;
             }
-            ops.decode[element_index(*spec.element)](row, {0, cols, grid.tile_cols}, scales, global,
-                                                     target);
+            const auto decode = ops.decode[element_index(*spec.element)];
+            for (std::int64_t c = 0; c < cols; c += levels.tile_cols) {
+                const RowSpan span{c, std::min(cols, c + levels.tile_cols), grid.tile_cols};
+                decode(row, span, scales + c / grid.tile_cols, level(r, c), target + c);
+            }
             if (spec.guard && spec.scale == ScaleFormat::kE8m0) {
                 for (std::int64_t c = 0; c < cols; ++c) target[c] /= 0.75f;
             }
