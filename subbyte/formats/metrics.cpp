@@ -25,7 +25,7 @@ RowSums sum_row(const MatrixView& source, const QuantSpec& spec, const PackedVie
                 const float* decoded, std::int64_t r) {
     constexpr double kClipped = 1.0 - 0x1p-20;
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    const bool coded = spec.is_scaled();
+    const bool coded = spec.is_scaled() && spec.rotation.size == 0;
     const int bits = coded ? spec.element->bits : 0;
     const std::uint32_t top = coded ? encode(*spec.element, kInfinity, Rounding::kNearestEven) : 0;
     const std::uint32_t bottom =

@@ -25,6 +25,7 @@ struct QuantizationError {
 // `decoded` is rows x cols, contiguous, as dequantize gave it; `packed` and `spec` are what it came
 // from. An element is saturated when its code is the largest of the format and its value is smaller
 // than the source by more than 2^-20 of it (so that the rounding of the scale alone never counts).
+// Under a rotation codes and values are not of the same numbers, and no element counts.
 QuantizationError measure_error(const MatrixView& source, const QuantSpec& spec,
                                 const PackedView& packed, const float* decoded);
 

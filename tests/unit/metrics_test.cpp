@@ -43,6 +43,18 @@ TEST(Metrics, NumbersOfASmallBlock) {
     EXPECT_EQ(error.nonfinite, 0);
 }
 
+TEST(Metrics, CodesOfEveryWidthAreRecognisedAsTheLargest) {
+    // 31 is beyond the 28 of e3m2 and -31 beyond its lowest; floor gives the scale 1.
+    const auto fp6 = measure({31.0f, -31.0f, 28.0f, 1.0f}, 1, "mxfp6e3m2");
+    EXPECT_DOUBLE_EQ(fp6.saturated_share, 0.5);
+    // -2 is a code of mxint8full and not one of mxint8.
+    EXPECT_DOUBLE_EQ(measure({1.0f, -1.999f}, 1, "mxint8").saturated_share, 0.5);
+    EXPECT_DOUBLE_EQ(measure({1.0f, -1.999f}, 1, "mxint8full:1x32:e8m0").saturated_share, 0.0);
+    // Under a rotation nothing is counted.
+    EXPECT_DOUBLE_EQ(measure({31.0f, -31.0f, 28.0f, 1.0f}, 1, "mxfp6e3m2:rht16").saturated_share,
+                     0.0);
+}
+
 TEST(Metrics, LosslessIsInfiniteAndZeroIsZero) {
     const auto exact = measure({6.0f, 3.0f, -1.5f, 0.5f}, 1, "e2m1:tensor:f32");
     EXPECT_EQ(exact.relative_error, 0.0);
