@@ -6,9 +6,12 @@
 // subbyte plan --from-stats FILE | --instance FILE
 #include "subbyte/cli/plan.h"
 
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -19,22 +22,79 @@
 namespace subbyte::cli {
 namespace {
 
-void run(const PlanArguments& a) {
-    if (!a.instance.empty()) return solve_instances(a);
+// What the verb is asked to do, and the options that this form of it uses.
+struct Form {
+    void (*run)(const PlanArguments& a);
+    std::string name, elsewhere;  // elsewhere: where the other options belong
+    std::vector<std::string> options;
+};
+
+const std::string kMeasured = "it belongs to a model folder with --data TEXT";
+
+Form form_of(const PlanArguments& a) {
+    if (!a.instance.empty()) {
+        return {solve_instances,
+                "--instance",
+                "an instance brings its costs, gains and targets with it",
+                {"--instance", "--seconds", "--out"}};
+    }
+    const std::vector<std::string> solving{
+        "--seed",        "--target",        "--method", "--options", "--efficiency", "--estimator",
+        "--loss-weight", "--weight-weight", "--layers", "--seconds", "--out"};
+    const auto and_solving = [&](std::vector<std::string> options) {
+        options.insert(options.end(), solving.begin(), solving.end());
+        return options;
+    };
     const bool folder = std::filesystem::is_directory(a.what);
-    if (folder || !a.from_stats.empty()) return plan_checkpoint(a);
-    if (a.what.empty()) {
-        throw Error(ErrorCode::kUsage, "plan needs something to plan for",
-                    "name a configuration, a preset, or a model folder with --data TEXT");
+    if (folder && a.from_stats.empty()) {
+        return {plan_checkpoint, "a model folder", "it belongs to a configuration",
+                and_solving({"MODEL", "--data", "--probes", "--batch-size", "--seq-len",
+                             "--batches", "--save-stats"})};
     }
-    if (!a.data.empty()) {
-        throw Error(ErrorCode::kUsage, "--data needs a model folder; '" + a.what + "' is none",
-                    "name a Hugging Face LLaMA folder or a checkpoint of a run");
+    if (folder) {
+        return {plan_checkpoint, "a model folder with --from-stats",
+                "nothing is measured; leave it out, or leave --from-stats out",
+                and_solving(
+                    {"MODEL", "--data", "--from-stats", "--batch-size", "--seq-len", "--batches"})};
     }
-    plan_configuration(a);
+    if (!a.from_stats.empty()) {
+        return {plan_checkpoint, "--from-stats", kMeasured, and_solving({"--from-stats"})};
+    }
+    if (!a.what.empty()) {
+        return {plan_configuration,
+                "a configuration",
+                kMeasured,
+                {"MODEL", "--set", "--stages", "--target", "--method", "--options", "--efficiency",
+                 "--seed", "--out"}};
+    }
+    throw Error(ErrorCode::kUsage, "plan needs something to plan for",
+                "name a configuration, a preset, or a model folder with --data TEXT");
 }
 
-// Options that only one form of the verb takes refuse the others.
+// An option that would change nothing is a misunderstanding.
+void run(const CLI::App& verb, PlanArguments& a) {
+    const Form form = form_of(a);
+    for (const CLI::Option* option : verb.get_options()) {
+        const std::string name = option->get_name();
+        const bool general = name == "--json" || option->count() == 0;
+        if (general ||
+            std::find(form.options.begin(), form.options.end(), name) != form.options.end()) {
+            continue;
+        }
+        if (name == "--data") {
+            throw Error(ErrorCode::kUsage,
+                        a.what.empty()
+                            ? std::string("--data needs a model folder")
+                            : fmt::format("--data needs a model folder; '{}' is none", a.what),
+                        "name a Hugging Face LLaMA folder or a checkpoint of a run");
+        }
+        throw Error(ErrorCode::kUsage, fmt::format("{} means nothing for {}", name, form.name),
+                    form.elsewhere);
+    }
+    a.given = [&verb](const char* name) { return verb.count(name) > 0; };
+    form.run(a);
+}
+
 void add_shape_options(CLI::App& verb, PlanArguments& a) {
     verb.add_option("--set", a.sets, "Change one key of CONFIG (may be repeated)")
         ->allow_extra_args(false)
@@ -109,7 +169,7 @@ void add_plan(CLI::App& program) {
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     verb->add_flag("--json", a->json, "As JSON");
-    verb->callback([a] { run(*a); });
+    verb->callback([verb, a] { run(*verb, *a); });
 }
 
 }  // namespace subbyte::cli

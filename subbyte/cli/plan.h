@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "subbyte/plan/selection.h"
+#include "subbyte/train/config.h"
 #include "subbyte/train/plan_checkpoint.h"
 
 namespace subbyte::cli {
@@ -17,13 +19,17 @@ struct PlanArguments {
     std::vector<std::string> sets;
     int stages = 1;
     std::string data, save_stats, out;
-    std::vector<double> targets{0.5};
-    std::vector<std::string> methods{"snip"}, options{"fp8", "fp4"};
-    std::string efficiency = "fp4-share", estimator = "norm-only", probes = "block";
-    double loss_weight = 1, weight_weight = 2;
+    // The defaults are those of a configuration.
+    const train::Config::Snip defaults{};
+    std::vector<double> targets{defaults.target};
+    std::vector<std::string> methods{defaults.method}, options{defaults.options};
+    std::string efficiency = defaults.efficiency, estimator = defaults.estimator;
+    std::string probes = defaults.probes;
+    double loss_weight = defaults.loss_weight, weight_weight = defaults.weight_weight;
     train::CheckpointOptions checkpoint;
     plan::SelectionLimits limits;
     bool layers = false, json = false;
+    std::function<bool(const char* option)> given;  // typed, not the default
 };
 
 void solve_instances(const PlanArguments& arguments);     // --instance

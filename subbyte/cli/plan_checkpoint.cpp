@@ -61,7 +61,7 @@ Outcome make_plans(const PlanArguments& a) {
         checkpoint =
             std::make_unique<train::PlannedCheckpoint>(a.what, a.data, checkpoint_options(a));
         outcome.notes = checkpoint->notes();
-    } else if (a.from_stats.empty()) {
+    } else if (!a.what.empty()) {
         throw Error(
             ErrorCode::kUsage, fmt::format("{} is a model folder, and there is no --data", a.what),
             "name a text to measure on: --data FILE, or saved statistics: --from-stats FILE");

@@ -1,14 +1,16 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// subbyte plan CONFIG
+// subbyte plan CONFIG [--set KEY=VALUE]... [--stages N] [--target X] [--method M] ...
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
 #include "subbyte/cli/console.h"
 #include "subbyte/cli/output.h"
 #include "subbyte/cli/plan.h"
+#include "subbyte/core/error.h"
 #include "subbyte/io/json_file.h"
 #include "subbyte/train/config_reader.h"
 #include "subbyte/train/plan_model.h"
@@ -92,11 +94,39 @@ void show(const train::ModelPlan& plan) {
     for (const std::string& note : plan.notes) print("note: " + note + "\n");
 }
 
+// The configuration with what the options say laid over it.
+train::Config configuration(const PlanArguments& a) {
+    std::vector<std::string> sets = a.sets;
+    if (a.targets.size() > 1 || a.methods.size() > 1) {
+        throw Error(ErrorCode::kUsage, "several targets or methods for a configuration",
+                    "give one of each; several are compared for a model folder with --data TEXT");
+    }
+    if (a.given("--target")) {
+        sets.push_back(fmt::format("precision.snip.target={}", a.targets.front()));
+        sets.push_back("precision.snip.max_target=1");
+    }
+    if (a.given("--method")) sets.push_back("precision.snip.method=" + a.methods.front());
+    if (a.given("--options")) {
+        sets.push_back(
+            fmt::format("precision.snip.options=[\"{}\"]", fmt::join(a.options, "\", \"")));
+    }
+    if (a.given("--efficiency")) sets.push_back("precision.snip.efficiency=" + a.efficiency);
+    if (a.given("--seed")) sets.push_back(fmt::format("run.seed={}", a.checkpoint.seed));
+    const train::Config config = train::load_config(a.what, sets).config;
+    for (const char* option : {"--target", "--method", "--options", "--efficiency", "--seed"}) {
+        if (config.precision.plan.empty() || !a.given(option)) continue;
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("{}: the plan of {} is given: precision.plan = \"{}\"", option,
+                                a.what, config.precision.plan),
+                    "have one made with --set 'precision.plan=\"\"'");
+    }
+    return config;
+}
+
 }  // namespace
 
 void plan_configuration(const PlanArguments& arguments) {
-    const train::ModelPlan plan = train::plan_model(
-        train::load_config(arguments.what, arguments.sets).config, arguments.stages);
+    const train::ModelPlan plan = train::plan_model(configuration(arguments), arguments.stages);
     if (!arguments.out.empty()) io::write_json(arguments.out, plan::to_json(plan.result.plan));
     if (arguments.json) return print_json(train::to_json(plan));
     show(plan);

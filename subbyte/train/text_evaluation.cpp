@@ -34,8 +34,8 @@ EvaluationModel load_for_evaluation(const std::string& dir, const std::string& r
     EvaluationModel result;
     result.dir = dir;
     result.model = load_model(dir);
-    result.precision =
-        nn::attach_precision(*result.model, {"lm_head"}, recipe == "fp32" ? "fp32" : "bf16");
+    const bool full = plan.empty() && recipe == "fp32";
+    result.precision = nn::attach_precision(*result.model, {"lm_head"}, full ? "fp32" : "bf16");
     if (plan.empty()) {
         result.precision->set_plan(plan::uniform_plan(result.precision->table(), recipe));
     } else {

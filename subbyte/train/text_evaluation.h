@@ -22,8 +22,8 @@ struct EvaluationModel {
 };
 
 // Loads a Hugging Face LLaMA folder (or a checkpoint folder) and puts its linear layers into
-// `recipe`, or into the plan of the file `plan` when given. The head follows in high precision:
-// bf16, or fp32 with recipe fp32. Errors as load_model() and plan_from_json().
+// `recipe`, or into the plan of the file `plan` when given. The head stays in high precision: fp32
+// with recipe fp32, else bf16. Errors as load_model() and plan_from_json().
 EvaluationModel load_for_evaluation(const std::string& dir, const std::string& recipe,
                                     const std::string& plan);
 

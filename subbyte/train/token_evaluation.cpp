@@ -41,6 +41,32 @@ at::Tensor read_rows(const nlohmann::json& json, const std::string& key, const s
     return result;
 }
 
+// Every entry of `rows` is a token of the vocabulary, or `other`.
+void check_ids(const at::Tensor& rows, std::int64_t vocabulary, std::int64_t other,
+               const std::string& where) {
+    const std::int64_t* id = rows.const_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < rows.numel(); ++i) {
+        if ((id[i] >= 0 && id[i] < vocabulary) || id[i] == other) continue;
+        throw Error(ErrorCode::kData,
+                    fmt::format("{}: row {} holds {} at position {}; the vocabulary has {} tokens",
+                                where, i / rows.size(1), id[i], i % rows.size(1), vocabulary),
+                    "make the file with the tokenizer of this model");
+    }
+}
+
+void check_fit(const models::LlamaConfig& model, const TokenFile& tokens) {
+    if (tokens.ids.size(1) > model.max_position) {
+        throw Error(ErrorCode::kData,
+                    fmt::format("{}: rows of {} tokens, the model ends at position {}", tokens.path,
+                                tokens.ids.size(1), model.max_position),
+                    "cut the rows");
+    }
+    check_ids(tokens.ids, model.vocab_size, 0, tokens.path + ": input_ids");
+    if (tokens.labels.defined()) {
+        check_ids(tokens.labels, model.vocab_size, ops::kIgnoredLabel, tokens.path + ": labels");
+    }
+}
+
 }  // namespace
 
 TokenFile read_token_file(const std::string& path) {
@@ -50,6 +76,7 @@ TokenFile read_token_file(const std::string& path) {
                     "it must hold input_ids and, for a loss, labels");
     }
     TokenFile file;
+    file.path = path;
     file.ids = read_rows(json, "input_ids", path);
     if (json.contains("labels")) {
         file.labels = read_rows(json, "labels", path);
@@ -63,6 +90,7 @@ TokenFile read_token_file(const std::string& path) {
 }
 
 TokenEvaluation evaluate_tokens(models::Llama& model, const TokenFile& tokens, bool gradients) {
+    check_fit(model->config(), tokens);
     if (gradients && !tokens.labels.defined()) {
         throw Error(ErrorCode::kUsage, "gradients need a loss, and the token file has no labels",
                     "add \"labels\" to the file");
@@ -74,7 +102,7 @@ TokenEvaluation evaluate_tokens(models::Llama& model, const TokenFile& tokens, b
     if (!tokens.labels.defined()) return result;
     const ops::SummedLoss loss = ops::cross_entropy(logits, models::shift_labels(tokens.labels));
     if (loss.count == 0) {
-        throw Error(ErrorCode::kData, "the labels leave no target",
+        throw Error(ErrorCode::kData, tokens.path + ": the labels leave no target",
                     "at least one must not be -100");
     }
     const at::Tensor mean = loss.sum.div(static_cast<double>(loss.count));

@@ -11,6 +11,7 @@ namespace subbyte::train {
 
 // Token ids with labels in Hugging Face's convention (same positions, -100 ignored).
 struct TokenFile {
+    std::string path;
     at::Tensor ids, labels;  // int64 [B, T]; labels undefined when the file has none
 };
 
@@ -25,7 +26,9 @@ struct TokenEvaluation {
 };
 
 // Logits, loss and (with `gradients`) the gradient of the loss for every parameter, in the
-// precision the model is attached to. Error kUsage when gradients are asked for without labels.
+// precision the model is attached to. Errors: kUsage when gradients are asked for without labels;
+// kData for an id or label outside of the vocabulary, rows longer than the model, and labels that
+// leave no target.
 TokenEvaluation evaluate_tokens(models::Llama& model, const TokenFile& tokens, bool gradients);
 
 }  // namespace subbyte::train

@@ -69,6 +69,49 @@ TEST_F(PlanVerb, TimeSavedIsCalledByItsName) {
     EXPECT_EQ(run(arguments + " --json").json()["efficiency"], "time-saved");
 }
 
+TEST_F(PlanVerb, OptionsOfTheSolverChangeThePlanOfAConfiguration) {
+    const json plain = run("plan llama-9m --json").json();
+    const json asked =
+        run("plan llama-9m --target 0.9 --method random --seed 3 --options mxfp8,mxfp4"
+            " --efficiency time-saved --json")
+            .json();
+    const json set =
+        run("plan llama-9m --set precision.snip.target=0.9 --set precision.snip.max_target=1"
+            " --set precision.snip.method=random --set run.seed=3"
+            " --set 'precision.snip.options=[\"mxfp8\", \"mxfp4\"]'"
+            " --set precision.snip.efficiency=time-saved --json")
+            .json();
+    EXPECT_EQ(asked, set);
+    EXPECT_EQ(asked["target"], 0.9);
+    EXPECT_EQ(asked["plan"]["method"], "random");
+    EXPECT_NE(asked["plan"], plain["plan"]);
+}
+
+TEST_F(PlanVerb, OptionsThatWouldChangeNothingAreRefused) {
+    for (const std::string option :
+         {"--probes none", "--batch-size 4", "--seq-len 32", "--batches 2", "--save-stats s.json",
+          "--estimator first-order", "--loss-weight 2", "--weight-weight 2", "--layers",
+          "--seconds 1"}) {
+        expect_error(run("plan llama-9m " + option), 2, option.substr(0, option.find(' ')));
+        expect_error(run("plan llama-9m " + option), 2, "model folder with --data");
+    }
+    expect_error(run("plan llama-9m --target 0.3,0.5"), 2, "several targets");
+    expect_error(run("plan llama-9m --method uniform,random"), 2, "several targets or methods");
+    write("plan.json", R"({"version": 1, "method": "given", "fallback": "bf16", "layers": {}})");
+    expect_error(run("plan llama-9m --set precision.plan=plan.json --target 0.5"), 2,
+                 "precision.plan");
+
+    expect_error(run("plan . --data x.txt --stages 2"), 2, "--stages means nothing");
+    expect_error(run("plan . --data x.txt --set run.seed=1"), 2, "--set means nothing");
+    expect_error(run("plan . --data x.txt --from-stats s.json --probes none"), 2, "--probes");
+    expect_error(run("plan . --from-stats s.json"), 2, "there is no --data");
+    expect_error(run("plan --from-stats s.json --data x.txt"), 2, "--data needs a model folder");
+    expect_error(run("plan --from-stats s.json --stages 2"), 2, "--stages means nothing");
+    expect_error(run("plan llama-9m --instance x.json"), 2, "MODEL means nothing");
+    expect_error(run("plan --instance x.json --target 0.5"), 2, "--target means nothing");
+    EXPECT_EQ(file_count(), 1u);
+}
+
 TEST_F(PlanVerb, MisuseIsExitTwoAndMissingFilesAreExitThree) {
     expect_error(run("plan"), 2, "something to plan for");
     expect_error(run("plan llama-9m --stages 9"), 2, "9 pipeline stages for 8 blocks");
@@ -129,6 +172,74 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
     expect_error(run("plan model --data text.txt --seq-len 64"), 2, "sequence length 64");
     expect_error(run("plan model --data text.txt --batch-size 9999 --seq-len 32"), 3,
                  "a batch needs 9999");
+}
+
+TEST_F(PlanVerb, ACheckpointKeepsTheRulesOfItsRunAndIsVerified) {
+    train_tiny_run("r",
+                   "--set 'precision.rule=[{match = \"*.down_proj\", recipe = \"fp8\"},"
+                   "{match = \"model.layers.1.*\", recipe = \"bf16\", slot = \"wgrad\"}]'");
+    const std::string measure = " --data text.txt --batch-size 4 --seq-len 32 --probes none";
+    const json result = run("plan r/checkpoints/latest" + measure +
+                            " --method uniform,snip"
+                            " --save-stats s.json --json")
+                            .json();
+    const json statistics = json::parse(read_file(path("s.json")));
+    for (const json& layer : statistics["layers"]) {
+        const std::string name = layer["name"];
+        const bool pinned = name.ends_with(".down_proj") || name.starts_with("model.layers.1.");
+        EXPECT_EQ(layer["candidate"], !pinned && name != "lm_head") << name;
+        EXPECT_EQ(result["plans"][0]["plan"]["layers"].contains(name),
+                  layer["candidate"].get<bool>())
+            << name;
+    }
+    // The measured loss is that of the model with its pinned layers, not of BF16 everywhere.
+    std::filesystem::remove(path("r/config.resolved.toml"));
+    const json free = run("plan r/checkpoints/latest" + measure + " --json").json();
+    EXPECT_NE(free["loss"], result["loss"]);
+
+    // A flipped bit in the weights is found by every verb that reads a checkpoint.
+    const std::string file = "r/checkpoints/step_00000006/model.safetensors";
+    std::string bytes = read_file(path(file));
+    bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 1);
+    write(file, bytes);
+    for (const std::string& verb : {"plan r/checkpoints/latest" + measure,
+                                    std::string("eval r/checkpoints/latest --data text.txt"),
+                                    std::string("generate r/checkpoints/latest --prompt line")}) {
+        expect_error(run(verb), 3, "model.safetensors");
+    }
+}
+
+TEST_F(PlanVerb, ShardsAndCheckpointsOfARunAreInspected) {
+    train_tiny_run("r");
+    const json checkpoint = run("inspect r/checkpoints/step_00000006 --json").json();
+    EXPECT_EQ(checkpoint["kind"], "checkpoint");
+    EXPECT_EQ(checkpoint["step"], 6);
+    std::map<std::string, std::uintmax_t> sizes;
+    for (const json& file : checkpoint["files"]) sizes[file["name"]] = file["bytes"];
+    for (const char* name : {"model.safetensors", "optimizer.safetensors", "trainer_state.json",
+                             "precision.json", "config.json", "tokenizer.txt"}) {
+        EXPECT_EQ(sizes[name],
+                  std::filesystem::file_size(path("r/checkpoints/step_00000006") / name))
+            << name;
+    }
+    EXPECT_NE(run("inspect r/checkpoints/latest").out.find("model.safetensors"), std::string::npos);
+
+    int shards = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path(".cache"))) {
+        if (entry.path().extension() != ".sbtk") continue;
+        ++shards;
+        const json shard = run("inspect '" + entry.path().string() + "' --json").json();
+        EXPECT_EQ(shard["kind"], "tokens");
+        EXPECT_GT(shard["ids"], 1000);
+        EXPECT_EQ(shard["vocabulary"], 258);
+        EXPECT_EQ(shard["first_ids"].size(), 16u);
+        if (entry.path().filename() == "train.sbtk") {
+            // "line 0 ..." in the tokenizer's bytes
+            EXPECT_EQ(shard["first_ids"][1].get<int>() - shard["first_ids"][0].get<int>(),
+                      'i' - 'l');
+        }
+    }
+    EXPECT_EQ(shards, 2);
 }
 
 TEST_F(PlanVerb, RunsAreInspectedAloneAndSideBySide) {
