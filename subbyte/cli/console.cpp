@@ -17,6 +17,10 @@ void block(std::string_view name, const std::string& text) {
         fmt::format("{:<13}{}\n", name.empty() ? std::string() : fmt::format("[{}]", name), text));
 }
 
+std::string loss_text(const std::optional<double>& loss) {
+    return loss ? fmt::format("{:.4f}", *loss) : "-";
+}
+
 }  // namespace
 
 std::string count_text(double count) {
@@ -87,12 +91,13 @@ void Console::on_plan(const SnipEvent& e, const plan::LayerTable& table) {
     }
     print(fmt::format(
         "plan  {:>6} | {} of {} slots changed | {} {:.0f}% (target {:.0f}%) | predicted damage "
-        "loss {:.2e}, weights {:.2e} | measured at {}, {} probe passes, {:.2f} s\n",
+        "loss {:.2e}, weights {:.2e} | measured at {}, {} probe passes, {:.2f} s + solver {:.2f} "
+        "s\n",
         e.effective_at, e.changed_slots, 3 * table.size(),
         e.result.efficiency == plan::Efficiency::kFp4Share ? "fp4" : "modelled time saved",
         100.0 * e.result.reached, 100.0 * e.result.target, e.result.predicted_loss,
         e.result.predicted_weight, e.measured_at, e.probe_passes,
-        e.statistics_seconds + e.probe_seconds + e.solve_seconds));
+        e.statistics_seconds + e.probe_seconds + e.wait_seconds, e.solve_seconds));
 }
 
 void Console::on_checkpoint(std::int64_t step, const std::string& dir) {
@@ -102,19 +107,21 @@ void Console::on_checkpoint(std::int64_t step, const std::string& dir) {
 void Console::on_message(const std::string& message) { print(message + "\n"); }
 
 void Console::on_end(const train::RunEnd& e) {
-    print(fmt::format(
-        "{} at step {} | loss {:.4f} | validation {:.4f} | {} of training | peak memory {}\n",
-        e.interrupted ? "stopped" : "done", e.step, e.loss, e.validation_loss,
-        duration_text(e.train_seconds), bytes_text(e.peak_memory_bytes)));
+    print(fmt::format("{} at step {} | loss {} | validation {} | {} of training | peak memory {}\n",
+                      e.interrupted ? "stopped" : "done", e.step, loss_text(e.loss),
+                      loss_text(e.validation_loss), duration_text(e.train_seconds),
+                      bytes_text(e.peak_memory_bytes)));
     for (const std::string& line : e.kernels) block("", "ran " + line);
     if (e.plans > 0) {
         const double plain = e.train_seconds - e.overhead_seconds();
         print(fmt::format(
             "SNIP: {} plans, {} slot changes, overhead {:.2f} s = {:.1f}% of the training time "
-            "(statistics {:.2f} s, probes {:.2f} s, solver {:.2f} s beside the training)\n",
-            e.plans, e.changed_slots, e.overhead_seconds() + e.solve_seconds,
-            100.0 * (e.overhead_seconds() + e.solve_seconds) / std::max(1e-9, plain),
-            e.statistics_seconds, e.probe_seconds, e.solve_seconds));
+            "(statistics {:.2f} s, probes {:.2f} s, waiting for the solver {:.2f} s); the solver "
+            "ran "
+            "{:.2f} s beside the training\n",
+            e.plans, e.changed_slots, e.overhead_seconds(),
+            100.0 * e.overhead_seconds() / std::max(1e-9, plain), e.statistics_seconds,
+            e.probe_seconds, e.wait_seconds, e.solve_seconds));
     }
 }
 

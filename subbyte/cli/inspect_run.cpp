@@ -87,10 +87,11 @@ std::string overhead_text(const train::RunView& run) {
     if (cost.updates == 0) return "none\n";
     return fmt::format(
         "{:.2f}% of the training time with a plan every {} steps ({} plans, {:.2f} s of {})\n"
-        "{:.2f}% with a plan every 500 steps ({:.3f} s per plan, {:.3f} s per step)\n",
+        "{:.2f}% with a plan every 500 steps ({:.3f} s per plan, {:.3f} s per step)\n"
+        "the solver ran {:.2f} s beside the training\n",
         100 * cost.share_of_training, cost.interval > 0 ? fmt::to_string(cost.interval) : "?",
         cost.updates, cost.seconds, duration_text(run.train_seconds), 100 * cost.share_at_500,
-        cost.seconds / cost.updates, run.median_step_seconds.value_or(0));
+        cost.seconds / cost.updates, run.median_step_seconds.value_or(0), cost.solve_seconds);
 }
 
 std::string number_text(const train::ComparedNumber& number, const std::optional<double>& value) {

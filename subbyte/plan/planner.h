@@ -28,7 +28,7 @@ Efficiency efficiency_from_name(std::string_view name);
 struct PlannerOptions {
     std::string method = "snip";                     // see planner_methods()
     std::vector<std::string> recipes{"fp8", "fp4"};  // options of every candidate layer
-    double target = 0.4;                             // least efficiency, 0..1
+    double target = 0.3;                             // least efficiency, 0..1
     Efficiency efficiency = Efficiency::kFp4Share;
     double loss_weight = 1.0, weight_weight = 2.0;  // Q = a * DL + b * DW
     LossEstimator estimator = LossEstimator::kNormOnly;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
 #include "subbyte/snip/measure.h"
 #include "subbyte/snip/parameter_index.h"
@@ -145,14 +146,19 @@ void SNIP::collect_stats(const SnipInput& input) {
     event.probe_seconds = measurement.probe_seconds;
     sink_.reset();
     const plan::PlannerOptions planner = planner_of(options_, schedule_.target_at(step_));
-    in_flight.solve = std::async(std::launch::async, [statistics = statistics_, planner] {
-        return plan::make_plan(statistics.table, statistics, planner);
-    });
+    in_flight.solve = std::async(
+        std::launch::async, [statistics = statistics_, planner, make_plan = options_.planner] {
+            const Stopwatch watch;
+            plan::PlanResult result = make_plan(statistics.table, statistics, planner);
+            result.seconds = watch.seconds();
+            return result;
+        });
     in_flight_ = std::move(in_flight);
 }
 
 void SNIP::finish_solve(InFlight& in_flight) {
     if (!in_flight.solve.valid()) return;
+    const Stopwatch watch;
     try {
         in_flight.event.result = in_flight.solve.get();
     } catch (const Error& error) {
@@ -161,6 +167,7 @@ void SNIP::finish_solve(InFlight& in_flight) {
         in_flight.event.result.status = plan::SelectionStatus::kNoSolution;
         in_flight.event.result.notes.push_back(error.what());
     }
+    in_flight.event.wait_seconds = watch.seconds();
     in_flight.event.solve_seconds = in_flight.event.result.seconds;
 }
 

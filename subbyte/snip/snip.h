@@ -22,7 +22,7 @@
 namespace subbyte {
 
 struct SnipOptions {
-    double initial_target = 0.4;          // least efficiency of the plan, E_t
+    double initial_target = 0.3;          // least efficiency of the plan, E_t
     std::int64_t update_interval = 100;   // steps between statistics
     double target_increment = 0.0;        // E_t grows by this ...
     std::int64_t increment_every = 5000;  // ... every so many steps ...
@@ -39,11 +39,15 @@ struct SnipOptions {
     plan::LossEstimator estimator = plan::LossEstimator::kNormOnly;
     bool squared = false;
     snip::Probes probes = snip::Probes::kBlock;
-    double probe_scale = 0.05;
+    double probe_scale = snip::ProbeOptions{}.scale;
     double solve_seconds = 10.0;
     std::string high = "bf16";  // recipe before the first plan, of probes, and of kept layers
     std::vector<std::string> keep_high{"lm_head"};
     std::uint64_t seed = 0;
+    // Makes the plans, in a thread of its own.
+    std::function<plan::PlanResult(const plan::LayerTable&, const plan::ModelStatistics&,
+                                   const plan::PlannerOptions&)>
+        planner = plan::make_plan;
 };
 
 // What the training loop knows about the iteration whose statistics are collected.
@@ -61,7 +65,9 @@ struct SnipEvent {
     int changed_slots = 0;
     bool applied = false;  // false: the previous plan stays in force, result.notes say why
     int probe_passes = 0;
-    double statistics_seconds = 0, probe_seconds = 0, solve_seconds = 0;
+    // The training waited for the first three; the solver ran beside it.
+    double statistics_seconds = 0, probe_seconds = 0, wait_seconds = 0;
+    double solve_seconds = 0;
 };
 
 // Adaptive layer-wise precision (SNIP, arXiv 2602.01410) around an ordinary training loop:
@@ -130,7 +136,7 @@ private:
     void end_step(const optim::StepResult& result);
     // Swaps a due plan in, switches the sink on or off.
     void begin_step(std::int64_t step, std::int64_t iteration);
-    void finish_solve(InFlight& in_flight);  // waits
+    void finish_solve(InFlight& in_flight);  // waits, and counts how long
 
     optim::Optimizer& optimizer_;
     SnipOptions options_;

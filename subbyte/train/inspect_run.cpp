@@ -55,7 +55,7 @@ void take_plan(const json& record, RunView& run) {
                          .target = finite(record, "target").value_or(0),
                          .reached = finite(record, "reached").value_or(0),
                          .efficiency = record.value("efficiency", "fp4-share")});
-    for (const char* part : {"statistics_seconds", "probe_seconds", "solve_seconds"}) {
+    for (const char* part : {"statistics_seconds", "probe_seconds", "wait_seconds"}) {
         run.planning.seconds += finite(record, part).value_or(0);
     }
     run.planning.solve_seconds += finite(record, "solve_seconds").value_or(0);
@@ -216,7 +216,7 @@ RunView read_run(const std::string& dir) {
     run.median_step_seconds = median(steps.seconds);
     run.tokens_per_second = median(steps.tokens_per_second);
     PlanningCost& planning = run.planning;
-    const double plain = run.train_seconds - (planning.seconds - planning.solve_seconds);
+    const double plain = run.train_seconds - planning.seconds;
     if (planning.updates > 0 && plain > 0) planning.share_of_training = planning.seconds / plain;
     if (planning.updates > 0 && run.median_step_seconds.value_or(0) > 0) {
         planning.share_at_500 =
@@ -272,6 +272,7 @@ nlohmann::ordered_json to_json(const RunView& run) {
     result["planning"] = {{"updates", run.planning.updates},
                           {"interval", run.planning.interval},
                           {"seconds", run.planning.seconds},
+                          {"solve_seconds", run.planning.solve_seconds},
                           {"share_of_training", run.planning.share_of_training},
                           {"share_at_500", run.planning.share_at_500}};
     result["plan"] = plan::to_json(run.plan);

@@ -17,9 +17,9 @@ namespace subbyte::train {
 struct PlanningCost {
     int updates = 0;               // plans that were made
     std::int64_t interval = 0;     // steps between measurements; 0: not known
-    double seconds = 0;            // statistics, probes and solver
-    double solve_seconds = 0;      // of these, beside the training
-    double share_of_training = 0;  // seconds / training time without statistics and probes
+    double seconds = 0;            // of training: statistics, probes, waiting for the solver
+    double solve_seconds = 0;      // of the solver, which runs beside the training
+    double share_of_training = 0;  // seconds / training time without them
     double share_at_500 = 0;       // seconds per update / (500 * median step time)
 };
 

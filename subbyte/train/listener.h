@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,15 +41,17 @@ struct EvalRecord {
 struct RunEnd {
     std::int64_t step = 0;
     bool interrupted = false;
-    double loss = 0, validation_loss = 0;
+    std::optional<double> loss, validation_loss;  // the last ones; empty: no step, no evaluation
     double train_seconds = 0, evaluation_seconds = 0;
     int plans = 0, changed_slots = 0;
-    double statistics_seconds = 0, probe_seconds = 0, solve_seconds = 0;
+    // What the training waited for; and the solver, which runs beside it.
+    double statistics_seconds = 0, probe_seconds = 0, wait_seconds = 0;
+    double solve_seconds = 0;
     double peak_memory_bytes = 0;
     std::vector<std::string>
         kernels;  // what ran: kernel, native or emulated, share of multiply-adds
 
-    double overhead_seconds() const { return statistics_seconds + probe_seconds; }
+    double overhead_seconds() const { return statistics_seconds + probe_seconds + wait_seconds; }
 };
 
 // Receives the events of a run: the console, the log file, a test.

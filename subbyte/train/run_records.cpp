@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
 
 }  // namespace
 
@@ -77,6 +78,7 @@ Json record_of(const SnipEvent& e) {
             {"probe_passes", e.probe_passes},
             {"statistics_seconds", e.statistics_seconds},
             {"probe_seconds", e.probe_seconds},
+            {"wait_seconds", e.wait_seconds},
             {"solve_seconds", e.solve_seconds},
             {"notes", e.result.notes}};
 }
@@ -92,6 +94,7 @@ Json record_of(const RunEnd& e) {
             {"changed_slots", e.changed_slots},
             {"statistics_seconds", e.statistics_seconds},
             {"probe_seconds", e.probe_seconds},
+            {"wait_seconds", e.wait_seconds},
             {"solve_seconds", e.solve_seconds},
             {"peak_memory_bytes", e.peak_memory_bytes},
             {"kernels", e.kernels}};

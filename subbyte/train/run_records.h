@@ -9,7 +9,7 @@
 namespace subbyte::train {
 
 // The records of log.jsonl. Numbers are exact (they read back with the same bits); a number that is
-// not finite is written as null.
+// not finite, or not known, is written as null.
 nlohmann::ordered_json record_of(const RunStart& start);
 nlohmann::ordered_json record_of(const StepRecord& record);
 nlohmann::ordered_json record_of(const EvalRecord& record);

@@ -224,6 +224,7 @@ void Trainer::Impl::note_plan(const SnipEvent& event) {
     end_.changed_slots += event.changed_slots;
     end_.statistics_seconds += event.statistics_seconds;
     end_.probe_seconds += event.probe_seconds;
+    end_.wait_seconds += event.wait_seconds;
     end_.solve_seconds += event.solve_seconds;
     folder_.log(event, setup_.precision->table());
     listener_.on_plan(event, setup_.precision->table());
@@ -291,9 +292,8 @@ RunEnd Trainer::Impl::run(const std::atomic<bool>& stop) {
     while (iteration() < config_.train.steps && !stop.load()) {
         step();
         const bool last = iteration() == config_.train.steps;
-        if (last || (config_.train.eval_every > 0 && iteration() % config_.train.eval_every == 0)) {
-            validate();
-        }
+        const std::int64_t every = config_.train.eval_every;
+        if (every > 0 && (last || iteration() % every == 0)) validate();
         if (last || (config_.checkpoint.every > 0 && iteration() % config_.checkpoint.every == 0))
             save();
     }
