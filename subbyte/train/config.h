@@ -27,7 +27,7 @@ struct StepCount {
 // schema says so. Relative paths are relative to the working directory.
 struct Config {
     struct Run {
-        std::string dir, name;
+        std::string dir, name;  // load_config() fills both
         std::int64_t seed = 0, threads = 0;
         friend bool operator==(const Run&, const Run&) = default;
     } run;
@@ -59,6 +59,7 @@ struct Config {
     struct StableSpam {
         double gamma1 = 0.7, gamma2 = 0.9, gamma3 = 0.999, eta_min = 0.5;
         std::int64_t reset_interval = 1000, total_steps = 0;
+        bool adaclip = true, adagn = true;
         std::string compat = "clean";
         friend bool operator==(const StableSpam&, const StableSpam&) = default;
     };
@@ -70,6 +71,7 @@ struct Config {
         std::int64_t schedule_steps = 0;
         std::array<double, 2> betas{0.9, 0.95};
         double eps = 1e-8, weight_decay = 0.1, grad_clip = 1.0;
+        bool amsgrad = false;
         StableSpam stable_spam;
         friend bool operator==(const Optim&, const Optim&) = default;
     } optim;
@@ -85,10 +87,10 @@ struct Config {
         std::string method = "snip", efficiency = "fp4-share";
         std::string estimator = "norm-only", probes = "block";
         double target = 0.3, target_increment = 0.0, max_target = 0.8, freeze_fraction = 0.1;
-        std::int64_t increment_every = 5000, update_interval = 100, swap_delay = 5;
+        std::int64_t increment_every = 5000, update_interval = 100, swap_delay = 0;
         StepCount warmup_steps = StepCount::share(5);
         std::vector<std::string> options{"fp8", "fp4"};
-        double loss_weight = 1.0, weight_weight = 2.0, probe_scale = 0.01, solve_seconds = 10.0;
+        double loss_weight = 1.0, weight_weight = 2.0, probe_scale = 0.05, solve_seconds = 10.0;
         bool squared = false;
         friend bool operator==(const Snip&, const Snip&) = default;
     };

@@ -100,7 +100,10 @@ void check_training(const Config& config, Checker& checker) {
         {"optim.warmup_steps", own_length ? "optim.schedule_steps" : "train.steps"},
         fmt::format("optim.warmup_steps {} is more than {} {}", optim.warmup_steps.of(length),
                     own_length ? "optim.schedule_steps" : "train.steps", length),
-        "shorten the warm-up or write it as a share, e.g. \"5%\"");
+        own_length ? "shorten the warm-up or write it as a share, e.g. \"5%\""
+                   : "shorten the warm-up or write it as a share, e.g. \"5%\"; to end a run "
+                     "earlier than planned, keep its curve: optim.schedule_steps = (the old "
+                     "train.steps)");
     checker.require(
         train.eval_every == 0 || !config.data.val_path.empty() || config.data.val_fraction > 0,
         {"data.val_fraction", "data.val_path", "train.eval_every"},
@@ -143,9 +146,9 @@ void check_precision(const Config& config, Checker& checker) {
     const Config::Precision& precision = config.precision;
     if (precision.recipe != "snip") return;
     const Config::Snip& snip = precision.snip;
-    checker.require(snip.swap_delay < snip.update_interval,
+    checker.require(snip.swap_delay <= snip.update_interval,
                     {"precision.snip.swap_delay", "precision.snip.update_interval"},
-                    fmt::format("precision.snip.swap_delay {} is not below update_interval {}",
+                    fmt::format("precision.snip.swap_delay {} is longer than update_interval {}",
                                 snip.swap_delay, snip.update_interval),
                     "a plan must be in force before the next measurement");
     checker.require(snip.target <= snip.max_target,

@@ -303,6 +303,9 @@ LoadedConfig Reader::finish(const std::vector<std::string>& sets) {
         config.run.name = fs::path(loaded_.files.back()).stem().string();
     }
     if (config.run.dir.empty()) config.run.dir = "runs/" + config.run.name;
+    if (!loaded_.origins.contains("optim.grad_clip")) {
+        config.optim.grad_clip = default_grad_clip(config.optim.name);
+    }
     if (complete_) {
         for (Mistake& wrong : check_config(loaded_, unusable_)) {
             mistakes_.push_back(std::move(wrong));

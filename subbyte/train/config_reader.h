@@ -31,6 +31,12 @@ struct LoadedConfig {
 LoadedConfig load_config(const std::string& file_or_preset,
                          const std::vector<std::string>& sets = {});
 
+// optim.grad_clip where nobody gives one. Stable-SPAM clips by itself; a global norm on top of it
+// would hide the spikes that it looks for.
+inline double default_grad_clip(std::string_view optimizer) {
+    return optimizer == "stable-spam" ? 0.0 : Config{}.optim.grad_clip;
+}
+
 // The same for a text in memory; `name` stands for the file in messages and for relative `extends`.
 LoadedConfig parse_config(std::string_view text, const std::string& name,
                           const std::vector<std::string>& sets = {});

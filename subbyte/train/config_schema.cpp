@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "subbyte/models/llama_config.h"
+#include "subbyte/ops/noise_role.h"
 #include "subbyte/plan/planner.h"
 #include "subbyte/plan/recipe.h"
 
@@ -90,9 +91,10 @@ const std::vector<Key<Config>>& keys() {
         KEY(train.steps, at_least(0), "optimizer steps of the run"),
         KEY(train.batch_size, within(1, kMaxSize), "sequences per optimizer step"),
         KEY(train.seq_len, within(1, 1 << 24), "tokens per sequence"),
-        KEY(train.grad_accum, within(1, kMaxSize),
+        KEY(train.grad_accum, within(1, ops::kMaxMicroBatches),
             "micro-batches a step is cut into; divides batch_size"),
-        KEY(train.eval_every, at_least(0), "steps between evaluations; 0: never"),
+        KEY(train.eval_every, at_least(0),
+            "steps between evaluations, the last step included; 0: never"),
         KEY(train.eval_batches, at_least(1), "batches of one evaluation"),
         KEY(train.log_every, at_least(1), "steps between log lines"),
         KEY(train.max_nonfinite, at_least(1),
@@ -107,7 +109,10 @@ const std::vector<Key<Config>>& keys() {
         KEY(optim.betas, within_below(0, 1), "decay of the first and second moment"),
         KEY(optim.eps, above(0), "epsilon beside the root of the second moment"),
         KEY(optim.weight_decay, at_least(0), "decoupled weight decay (matrices only)"),
-        KEY(optim.grad_clip, at_least(0), "largest global gradient norm; 0: no clipping"),
+        KEY(optim.grad_clip, at_least(0),
+            "largest global gradient norm; 0: no clipping, the default with stable-spam, which "
+            "clips by itself"),
+        KEY(optim.amsgrad, {}, "divide by the root of the largest second moment so far"),
         KEY(optim.stable_spam.gamma1, within_below(0, 1), "AdaGN: decay of the mean gradient norm"),
         KEY(optim.stable_spam.gamma2, within_below(0, 1), "AdaGN: decay of the mean squared norm"),
         KEY(optim.stable_spam.gamma3, within_below(0, 1), "AdaClip: decay of the largest entry"),
@@ -116,6 +121,8 @@ const std::vector<Key<Config>>& keys() {
             "steps between momentum resets; 0: never"),
         KEY(optim.stable_spam.total_steps, at_least(0),
             "length of the beta1 / gamma1 schedule; 0: none"),
+        KEY(optim.stable_spam.adaclip, {}, "AdaClip: shrink entries above their usual largest"),
+        KEY(optim.stable_spam.adagn, {}, "AdaGN: bring each gradient to its usual norm"),
         KEY(optim.stable_spam.compat, one_of(spam_variants),
             "official: with the resets of the authors' code"),
 
@@ -136,7 +143,8 @@ const std::vector<Key<Config>>& keys() {
         KEY(precision.snip.warmup_steps, at_least(0),
             "steps before the first measurement, or \"5%\""),
         KEY(precision.snip.freeze_fraction, within(0, 1), "share at the end without new plans"),
-        KEY(precision.snip.swap_delay, at_least(0), "steps from a measurement to its plan"),
+        KEY(precision.snip.swap_delay, at_least(0),
+            "steps from a measurement to its plan; 0: 5, or update_interval when that is shorter"),
         KEY(precision.snip.options, one_of(plan::recipe_names),
             "recipes to choose from; all of bf16, fp8 and fp4 only with efficiency = "
             "\"time-saved\" (as FP4 share BF16 counts like FP8 and does less damage)"),

@@ -3,8 +3,10 @@
 #include "subbyte/train/gradient_step.h"
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include "subbyte/core/error.h"
+#include "subbyte/ops/noise_role.h"
 
 namespace subbyte::train {
 namespace {
@@ -28,6 +30,12 @@ std::int64_t count_targets(const std::vector<MicroBatch>& micro_batches) {
 AccumulatedLoss accumulate_gradients(const ModelLoss& loss,
                                      const std::vector<MicroBatch>& micro_batches,
                                      nn::Precision& precision) {
+    if (micro_batches.size() > ops::kMaxMicroBatches) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("{} micro-batches in a step, at most {} have noise of their own",
+                                micro_batches.size(), ops::kMaxMicroBatches),
+                    "make them larger");
+    }
     AccumulatedLoss result;
     result.targets = count_targets(micro_batches);
     const double weight = 1.0 / static_cast<double>(result.targets);

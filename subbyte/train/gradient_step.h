@@ -26,7 +26,8 @@ struct AccumulatedLoss {
 
 // Adds the gradients of the mean loss over all targets of the step to .grad(): every target weighs
 // the same, whatever micro-batch it is in. Numbers the micro-batches in `precision` (noise
-// address). Error kUsage when there is no micro-batch or no target at all.
+// address). Error kUsage when there is no micro-batch or no target at all, and for more than
+// ops::kMaxMicroBatches.
 AccumulatedLoss accumulate_gradients(const ModelLoss& loss,
                                      const std::vector<MicroBatch>& micro_batches,
                                      nn::Precision& precision);

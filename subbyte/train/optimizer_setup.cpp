@@ -14,7 +14,8 @@ std::unique_ptr<optim::Optimizer> set_up_optimizer(const Config& config, models:
                            {"betas", o.betas},
                            {"eps", o.eps},
                            {"weight_decay", o.weight_decay},
-                           {"max_grad_norm", o.grad_clip}};
+                           {"max_grad_norm", o.grad_clip},
+                           {"amsgrad", o.amsgrad}};
     if (o.name == "stable-spam") {
         const Config::StableSpam& s = o.stable_spam;
         options["gamma1"] = s.gamma1;
@@ -23,6 +24,8 @@ std::unique_ptr<optim::Optimizer> set_up_optimizer(const Config& config, models:
         options["update_gap"] = s.reset_interval;
         options["total_steps"] = s.total_steps;
         options["eta_min"] = s.eta_min;
+        options["adaclip"] = s.adaclip;
+        options["adagn"] = s.adagn;
         options["compat"] = s.compat;
     }
     return optim::make_optimizer(o.name, optim::parameters_of(model), options);

@@ -16,7 +16,6 @@
 #include "subbyte/train/gemm_support.h"
 
 namespace subbyte::train {
-namespace {
 
 SnipOptions snip_options(const Config& config) {
     const Config::Snip& s = config.precision.snip;
@@ -48,11 +47,7 @@ SnipOptions snip_options(const Config& config) {
     return options;
 }
 
-void fix_layers(const Config& config, nn::Precision& precision) {
-    for (const auto& [name, recipes] : fixed_layers(config.precision, precision.table())) {
-        precision.fix_layer(precision.layer_index(name), recipes);
-    }
-}
+namespace {
 
 // First GEMM of the recipe that would run emulated here; null when all three are native.
 const GemmSupport* emulated(const std::array<GemmSupport, 3>& support) {
@@ -65,6 +60,12 @@ const GemmSupport* emulated(const std::array<GemmSupport, 3>& support) {
 constexpr std::int64_t kSize = 1024;  // kernels are asked about a layer of this size
 
 }  // namespace
+
+void fix_layers(const Config::Precision& config, nn::Precision& precision) {
+    for (const auto& [name, recipes] : fixed_layers(config, precision.table())) {
+        precision.fix_layer(precision.layer_index(name), recipes);
+    }
+}
 
 std::vector<std::string> recipes_in_use(const Config& config, const nn::Precision& precision) {
     std::set<std::string> names;
@@ -104,12 +105,12 @@ PrecisionSetup set_up_precision(const Config& config, torch::nn::Module& model,
     if (config.precision.recipe == "snip" && config.precision.plan.empty()) {
         setup.snip = std::make_unique<SNIP>(model, optimizer, snip_options(config));
         setup.precision = setup.snip->shared_precision();
-        fix_layers(config, *setup.precision);
+        fix_layers(config.precision, *setup.precision);
         setup.precision->set_plan(plan::uniform_plan(setup.precision->table(), "bf16"));
     } else {
         setup.precision = nn::attach_precision(model, {});
         setup.precision->seed = static_cast<std::uint64_t>(config.run.seed);
-        fix_layers(config, *setup.precision);
+        fix_layers(config.precision, *setup.precision);
         if (config.precision.plan.empty()) {
             setup.precision->set_plan(
                 plan::uniform_plan(setup.precision->table(), config.precision.recipe));

@@ -20,11 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// load_config() names the folder after the file; a configuration made in memory has to say it.
 std::string run_dir(const Config& config) {
     if (!config.run.dir.empty()) return config.run.dir;
-    std::string name = config.run.name;
-    if (name.empty()) name = config.model.preset.empty() ? "run" : config.model.preset;
-    return "runs/" + name;
+    throw Error(ErrorCode::kUsage, "run.dir is empty", "name the folder of the run");
 }
 
 Resume read_resume(const fs::path& folder) {

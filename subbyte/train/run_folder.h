@@ -43,7 +43,8 @@ struct Snapshot {
 //   summary.json                 what the run came to
 class RunFolder {
 public:
-    explicit RunFolder(const Config& config);  // touches nothing
+    // Touches nothing. Error kUsage when run.dir is empty.
+    explicit RunFolder(const Config& config);
 
     const std::string& dir() const { return dir_; }
     // Whether a checkpoint folder lies in this run.

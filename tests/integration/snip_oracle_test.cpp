@@ -111,8 +111,8 @@ const Measured& measured() {
 
             const auto estimate = [&](Probes probes, plan::LossEstimator estimator) {
                 plan::ModelStatistics s = statistics;
-                measure_gains(loss, precision, snip.weights(),
-                              {.probes = probes, .scale = 0.05, .seed = 3}, "fp32", s);
+                measure_gains(loss, precision, snip.weights(), {.probes = probes, .seed = 3},
+                              "fp32", s);
                 return plan::estimate_divergence(s, {"fp4"}, estimator);
             };
             const auto layer = estimate(Probes::kLayer, plan::LossEstimator::kNormOnly);

@@ -151,6 +151,15 @@ TEST(ConfigReader, ContradictionsBetweenKeysAreRefused) {
     EXPECT_EQ(read(kModel + "[optim]\nwarmup_steps = 1000\n").optim.warmup_steps.steps, 1000);
     EXPECT_SAYS(mistakes(kModel + "[optim]\nwarmup_steps = 60\nschedule_steps = 50\n"),
                 "is more than optim.schedule_steps 50");
+    // A run that is to end earlier than planned keeps its curve.
+    EXPECT_SAYS(mistakes(kModel + "[optim]\nwarmup_steps = 60\n", {"train.steps=50"}),
+                "optim.schedule_steps = (the old train.steps)");
+    EXPECT_EQ(
+        read(kModel + "[optim]\nwarmup_steps = 60\nschedule_steps = 1000\n", {"train.steps=50"})
+            .train.steps,
+        50);
+    EXPECT_SAYS(mistakes(kModel + "[train]\nbatch_size = 8192\ngrad_accum = 8192\n"),
+                "train.grad_accum must be 1 .. 4096");
     EXPECT_SAYS(mistakes(kModel + "heads = 7\n"),
                 "hidden_size 256 is no multiple of model.heads 7");
     EXPECT_SAYS(mistakes(kModel + "heads = 256\n"), "an odd number");
@@ -164,8 +173,11 @@ TEST(ConfigReader, ContradictionsBetweenKeysAreRefused) {
     EXPECT_SAYS(mistakes(kModel + "[data]\ntokenizer = \"bpe\"\n"), "ends in .model");
     EXPECT_SAYS(mistakes(kModel + "[data]\npath = []\n"), "data.path names no file");
     const std::string snip = "[precision]\nrecipe = \"snip\"\n[precision.snip]\n";
-    EXPECT_SAYS(mistakes(kModel + snip + "update_interval = 5\nswap_delay = 5\n"),
-                "swap_delay 5 is not below update_interval 5");
+    EXPECT_SAYS(mistakes(kModel + snip + "update_interval = 5\nswap_delay = 6\n"),
+                "swap_delay 6 is longer than update_interval 5");
+    EXPECT_EQ(read(kModel + snip + "update_interval = 5\nswap_delay = 5\n").precision.recipe,
+              "snip");
+    EXPECT_EQ(read(kModel + snip + "update_interval = 2\n").precision.snip.swap_delay, 0);
     EXPECT_SAYS(mistakes(kModel + snip + "target = 0.9\n"), "target 0.9 is above max_target 0.8");
     EXPECT_SAYS(mistakes(kModel + snip + "options = [\"bf16\", \"fp8\"]\n"), "cannot be reached");
     const std::string timed = snip + "efficiency = \"time-saved\"\n";

@@ -1,0 +1,142 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the keys of a configuration become in the option structures of optimizer and planner.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "subbyte/optim/adamw.h"
+#include "subbyte/optim/stable_spam.h"
+#include "subbyte/plan/planner.h"
+#include "subbyte/plan/schedule.h"
+#include "subbyte/train/config_model.h"
+#include "subbyte/train/config_reader.h"
+#include "subbyte/train/optimizer_setup.h"
+#include "subbyte/train/plan_checkpoint.h"
+#include "subbyte/train/precision_setup.h"
+
+namespace subbyte::train {
+namespace {
+
+Config read(const std::string& text) {
+    return parse_config(
+               "[model]\nhidden_size = 8\nintermediate_size = 8\nlayers = 1\nheads = 2\n"
+               "vocab_size = 16\n" +
+                   text,
+               "run.toml")
+        .config;
+}
+
+std::unique_ptr<optim::Optimizer> optimizer_of(const std::string& text) {
+    const Config config = read(text);
+    models::Llama model(model_config(config, 16));
+    return set_up_optimizer(config, *model);
+}
+
+optim::StableSpamOptions stable_spam_options(const std::string& text) {
+    const auto optimizer = optimizer_of("[optim]\nname = \"stable-spam\"\n" + text);
+    return dynamic_cast<const optim::StableSpam&>(*optimizer).options();
+}
+
+TEST(ConfigOptions, ControllerAndConfigurationHaveTheSameDefaults) {
+    Config config;
+    config.precision.snip.warmup_steps = {0, -1};  // a share of a length that SnipOptions lacks
+    const SnipOptions read = snip_options(config), own;
+    EXPECT_EQ(read.initial_target, own.initial_target);
+    EXPECT_EQ(read.update_interval, own.update_interval);
+    EXPECT_EQ(read.target_increment, own.target_increment);
+    EXPECT_EQ(read.increment_every, own.increment_every);
+    EXPECT_EQ(read.max_target, own.max_target);
+    EXPECT_EQ(read.warmup_steps, own.warmup_steps);
+    EXPECT_EQ(read.freeze_fraction, own.freeze_fraction);
+    EXPECT_EQ(read.swap_delay, own.swap_delay);
+    EXPECT_EQ(read.method, own.method);
+    EXPECT_EQ(read.recipes, own.recipes);
+    EXPECT_EQ(read.efficiency, own.efficiency);
+    EXPECT_EQ(read.loss_weight, own.loss_weight);
+    EXPECT_EQ(read.weight_weight, own.weight_weight);
+    EXPECT_EQ(read.estimator, own.estimator);
+    EXPECT_EQ(read.squared, own.squared);
+    EXPECT_EQ(read.probes, own.probes);
+    EXPECT_EQ(read.probe_scale, own.probe_scale);
+    EXPECT_EQ(read.solve_seconds, own.solve_seconds);
+    EXPECT_EQ(read.seed, own.seed);
+}
+
+TEST(ConfigOptions, PlannerAndConfigurationHaveTheSameDefaults) {
+    const Config config;
+    const SnipOptions snip;
+    const plan::PlannerOptions planner;
+    EXPECT_EQ(planner.method, snip.method);
+    EXPECT_EQ(planner.recipes, snip.recipes);
+    EXPECT_EQ(planner.target, snip.initial_target);
+    EXPECT_EQ(planner.efficiency, snip.efficiency);
+    EXPECT_EQ(planner.loss_weight, snip.loss_weight);
+    EXPECT_EQ(planner.weight_weight, snip.weight_weight);
+    EXPECT_EQ(planner.estimator, snip.estimator);
+    EXPECT_EQ(planner.squared, snip.squared);
+    EXPECT_EQ(planner.limits.seconds, snip.solve_seconds);
+    const plan::PlanSchedule schedule;
+    EXPECT_EQ(schedule.initial_target, snip.initial_target);
+    EXPECT_EQ(schedule.target_increment, snip.target_increment);
+    EXPECT_EQ(schedule.max_target, snip.max_target);
+    EXPECT_EQ(schedule.increment_every, snip.increment_every);
+    EXPECT_EQ(schedule.update_interval, snip.update_interval);
+    EXPECT_EQ(schedule.freeze_fraction, snip.freeze_fraction);
+    const CheckpointOptions checkpoint;
+    EXPECT_EQ(checkpoint.recipes, snip.recipes);
+    EXPECT_EQ(checkpoint.probes, snip.probes);
+    EXPECT_EQ(checkpoint.probe_scale, snip.probe_scale);
+    EXPECT_EQ(checkpoint.batch_size, config.train.batch_size);
+    EXPECT_EQ(checkpoint.seq_len, config.train.seq_len);
+    EXPECT_EQ(checkpoint.batches, config.train.eval_batches);
+}
+
+TEST(ConfigOptions, StableSpamHasItsOwnDefaults) {
+    const optim::StableSpamOptions own, read = stable_spam_options("");
+    EXPECT_EQ(read.gamma1, own.gamma1);
+    EXPECT_EQ(read.gamma2, own.gamma2);
+    EXPECT_EQ(read.gamma3, own.gamma3);
+    EXPECT_EQ(read.update_gap, own.update_gap);
+    EXPECT_EQ(read.total_steps, own.total_steps);
+    EXPECT_EQ(read.eta_min, own.eta_min);
+    EXPECT_EQ(read.compat, own.compat);
+    EXPECT_EQ(read.adaclip, own.adaclip);
+    EXPECT_EQ(read.adagn, own.adagn);
+    EXPECT_EQ(read.amsgrad, own.amsgrad);
+    EXPECT_EQ(read.max_grad_norm, own.max_grad_norm);
+}
+
+TEST(ConfigOptions, EveryPartOfStableSpamIsAKey) {
+    const optim::StableSpamOptions read = stable_spam_options(
+        "amsgrad = true\ngrad_clip = 0.25\n[optim.stable_spam]\nadaclip = false\nadagn = false\n"
+        "gamma1 = 0.1\ngamma2 = 0.2\ngamma3 = 0.3\neta_min = 0.4\nreset_interval = 5\n"
+        "total_steps = 6\ncompat = \"official\"\n");
+    EXPECT_TRUE(read.amsgrad);
+    EXPECT_EQ(read.max_grad_norm, 0.25);
+    EXPECT_FALSE(read.adaclip);
+    EXPECT_FALSE(read.adagn);
+    EXPECT_EQ(read.gamma1, 0.1);
+    EXPECT_EQ(read.gamma2, 0.2);
+    EXPECT_EQ(read.gamma3, 0.3);
+    EXPECT_EQ(read.eta_min, 0.4);
+    EXPECT_EQ(read.update_gap, 5);
+    EXPECT_EQ(read.total_steps, 6);
+    EXPECT_EQ(read.compat, optim::StableSpamCompat::kOfficial);
+}
+
+TEST(ConfigOptions, AmsgradReachesAdamW) {
+    const auto adamw = optimizer_of("[optim]\namsgrad = true\n");
+    EXPECT_TRUE(dynamic_cast<const optim::AdamW&>(*adamw).options().amsgrad);
+}
+
+TEST(ConfigOptions, TheDefaultOfGradClipDependsOnTheOptimizer) {
+    EXPECT_EQ(read("").optim.grad_clip, 1.0);
+    EXPECT_EQ(read("[optim]\nname = \"stable-spam\"\n").optim.grad_clip, 0.0);
+    EXPECT_EQ(read("[optim]\nname = \"stable-spam\"\ngrad_clip = 1.0\n").optim.grad_clip, 1.0);
+    EXPECT_EQ(read("[optim]\ngrad_clip = 0.0\n").optim.grad_clip, 0.0);
+}
+
+}  // namespace
+}  // namespace subbyte::train
