@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "subbyte/core/error.h"
+#include "subbyte/io/checkpoint.h"
 #include "subbyte/io/hf_config.h"
 #include "subbyte/io/model_folder.h"
 
@@ -103,6 +104,9 @@ void fill_parameters(models::LlamaImpl& model, const optim::NamedTensors& tensor
 }
 
 models::Llama load_model(const std::string& dir) {
+    if (std::filesystem::exists(std::filesystem::path(dir) / io::Manifest::kFileName)) {
+        io::verify_checkpoint(dir);
+    }
     models::Llama model(read_model_config(dir));
     const std::map<std::string, at::Tensor> tensors = io::ModelFolder(dir).load_all();
     fill_parameters(*model, {tensors.begin(), tensors.end()}, dir);

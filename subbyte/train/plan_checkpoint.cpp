@@ -8,12 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "subbyte/core/error.h"
+#include "subbyte/io/checkpoint.h"
 #include "subbyte/io/json_file.h"
 #include "subbyte/nn/attach.h"
-#include "subbyte/optim/make_optimizer.h"
 #include "subbyte/plan/cost_model.h"
 #include "subbyte/train/config_reader.h"
 #include "subbyte/train/optimizer_setup.h"
+#include "subbyte/train/precision_setup.h"
 #include "subbyte/train/run_folder.h"
 #include "subbyte/train/training_data.h"
 
@@ -49,6 +50,13 @@ std::vector<MicroBatch> read_batches(const data::Windows& windows, const Checkpo
     return batches;
 }
 
+// What the run of a checkpoint was told: it stands in the run's folder, two levels above.
+std::optional<Config> run_configuration(const fs::path& dir) {
+    const fs::path file = fs::canonical(dir).parent_path().parent_path() / "config.resolved.toml";
+    if (!fs::exists(dir / io::Manifest::kFileName) || !fs::exists(file)) return std::nullopt;
+    return load_config(file.string()).config;
+}
+
 }  // namespace
 
 PlannedCheckpoint::PlannedCheckpoint(const std::string& dir, const std::string& text,
@@ -63,9 +71,11 @@ PlannedCheckpoint::PlannedCheckpoint(const std::string& dir, const std::string& 
     }
     batches_ = read_batches(text_windows(dir, text, options_.seq_len), options_, text);
     model_.precision->seed = options_.seed;
+    const std::optional<Config> run = run_configuration(dir);
+    if (run) fix_layers(run->precision, *model_.precision);
     if (fs::exists(fs::path(dir) / "optimizer.safetensors") &&
         fs::exists(fs::path(dir) / "trainer_state.json")) {
-        restore_optimizer();
+        restore_optimizer(run);
     } else {
         fill_moments();
     }
@@ -77,34 +87,31 @@ ModelLoss PlannedCheckpoint::loss() {
     };
 }
 
-// The run's own settings stand in its folder, two levels above the checkpoint.
-void PlannedCheckpoint::restore_optimizer() {
+void PlannedCheckpoint::restore_optimizer(const std::optional<Config>& run) {
     const fs::path dir = model_.dir;
     const Resume resume{dir.string(), io::read_json(dir / "trainer_state.json"), {}};
-    const fs::path config = fs::canonical(dir).parent_path().parent_path() / "config.resolved.toml";
-    if (fs::exists(config)) {
-        optimizer_ = set_up_optimizer(load_config(config.string()).config, *model_.model);
-    } else {
+    Config config = run.value_or(Config{});
+    if (!run) {
+        const nlohmann::json& state = resume.trainer_state;
         const nlohmann::json numbers =
-            resume.trainer_state.is_object()
-                ? resume.trainer_state.value("optimizer", nlohmann::json{})
-                : nlohmann::json{};
-        const std::string name =
-            numbers.is_object() && numbers.contains("optimizer") && numbers["optimizer"].is_string()
-                ? numbers["optimizer"].get<std::string>()
-                : "adamw";
-        optimizer_ = optim::make_optimizer(name, optim::parameters_of(*model_.model));
+            state.is_object() ? state.value("optimizer", nlohmann::json{}) : nlohmann::json{};
+        if (numbers.is_object() && numbers.contains("optimizer") &&
+            numbers["optimizer"].is_string()) {
+            config.optim.name = numbers["optimizer"].get<std::string>();
+            config.optim.grad_clip = default_grad_clip(config.optim.name);
+        }
         notes_.push_back(
             "the checkpoint's run folder is not there: optimizer settings are the defaults");
     }
+    optimizer_ = set_up_optimizer(config, *model_.model);
     train::restore_optimizer(resume, *optimizer_);
 }
 
 // With a learning rate of 0 a step changes the moments and nothing else. Without moments the first
 // update of AdamW is lr * sign(g): its derivative would say that gradients do not matter.
 void PlannedCheckpoint::fill_moments() {
-    const optim::AdamWOptions options{.beta2 = 0.95, .weight_decay = 0.1};
-    optimizer_ = std::make_unique<optim::AdamW>(optim::parameters_of(*model_.model), options);
+    const Config defaults;
+    optimizer_ = set_up_optimizer(defaults, *model_.model);
     optimizer_->set_lr(0);
     const auto steps =
         std::min<std::int64_t>(kFillSteps, static_cast<std::int64_t>(batches_.size()));
@@ -113,11 +120,11 @@ void PlannedCheckpoint::fill_moments() {
         optimizer_->step();
         optimizer_->zero_grad();
     }
-    optimizer_->set_lr(options.lr);
+    optimizer_->set_lr(defaults.optim.lr);
     notes_.push_back(
         fmt::format("no optimizer state in the folder: moments of a new AdamW (lr {}) from {} "
                     "batches of the text",
-                    options.lr, steps));
+                    defaults.optim.lr, steps));
 }
 
 snip::Measurement PlannedCheckpoint::measure() {

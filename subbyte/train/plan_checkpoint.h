@@ -4,12 +4,14 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "subbyte/optim/optimizer.h"
 #include "subbyte/plan/planner.h"
 #include "subbyte/snip/measure.h"
+#include "subbyte/train/config.h"
 #include "subbyte/train/text_evaluation.h"
 
 namespace subbyte::train {
@@ -17,7 +19,7 @@ namespace subbyte::train {
 // Plans from measurements: which methods at which targets, over which recipes.
 struct SolveOptions {
     std::vector<std::string> methods{"snip"};
-    std::vector<double> targets{0.5};
+    std::vector<double> targets{Config{}.precision.snip.target};
     plan::PlannerOptions planner;  // method and target come from the lists
 };
 
@@ -35,7 +37,7 @@ struct CheckpointOptions {
     std::vector<std::string> recipes{"fp8", "fp4"};  // to measure the errors of
     bool first_order = false;
     snip::Probes probes = snip::Probes::kBlock;
-    double probe_scale = 0.01;
+    double probe_scale = Config{}.precision.snip.probe_scale;
     std::int64_t batch_size = 8, seq_len = 256;
     std::int64_t batches = 8;  // of an evaluation
     std::uint64_t seed = 0;
@@ -44,10 +46,12 @@ struct CheckpointOptions {
 // A model folder that plans are made for: measures, and evaluates plans.
 class PlannedCheckpoint {
 public:
-    // Loads the model and the text. A checkpoint of a run brings its optimizer; for another folder
-    // a new AdamW sees up to 8 batches first, so that its moments are those of the text (weights
-    // unchanged). Errors: kUsage for options out of range; kData for files, a text without one full
-    // batch, or an optimizer state that does not fit.
+    // Loads the model and the text. A checkpoint of a run brings its optimizer and, when its run
+    // folder is there, the settings of the optimizer, precision.head and the [[precision.rule]]s,
+    // whose layers are no candidates. For another folder a new AdamW sees up to 8 batches first, so
+    // that its moments are those of the text (weights unchanged). Errors: kUsage for options out of
+    // range; kData for files (those of a checkpoint are verified), a text without one full batch,
+    // or an optimizer state that does not fit.
     PlannedCheckpoint(const std::string& dir, const std::string& text,
                       const CheckpointOptions& options);
 
@@ -55,14 +59,15 @@ public:
     snip::Measurement measure();
 
     // Mean loss under a plan over the batches that follow the first one (the first one when there
-    // are no others). Layers that the plan does not name run in its fallback; the head stays BF16.
+    // are no others). Layers that the plan does not name run in its fallback; the head in BF16, or
+    // as the run has it.
     AccumulatedLoss evaluate(const plan::Plan& plan);
 
     const plan::LayerTable& table() const { return model_.precision->table(); }
     const std::vector<std::string>& notes() const { return notes_; }
 
 private:
-    void restore_optimizer();
+    void restore_optimizer(const std::optional<Config>& run);
     void fill_moments();
     ModelLoss loss();
 
