@@ -7,6 +7,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <string>
 #include <vector>
@@ -94,4 +95,8 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace subbyte::cli
 
-int main(int argc, char** argv) { return subbyte::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+    // A file beyond the limit of the process (ulimit -f, some quotas) is an error like a full disk.
+    std::signal(SIGXFSZ, SIG_IGN);
+    return subbyte::cli::run(argc, argv);
+}

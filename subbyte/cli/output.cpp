@@ -21,6 +21,8 @@ namespace {
 constexpr std::string_view kHelpHint =
     "`subbyte --help` lists the verbs, `subbyte VERB --help` the rest";
 
+std::FILE* plain_messages = stderr;
+
 int report(ErrorCode code, std::string_view message, std::string_view hint) {
     std::fflush(stdout);
     fmt::print(stderr, "error: {}\n  hint: {}\n", message, hint);
@@ -75,9 +77,12 @@ void show_messages(bool quiet, bool verbose) {
                 break;
             case LogLevel::kWarning: fmt::print(stderr, "warning: {}\n", message); return;
         }
-        fmt::print(stderr, "{}\n", message);
+        fmt::print(plain_messages, "{}\n", message);
+        std::fflush(plain_messages);
     });
 }
+
+void show_messages_among_results() { plain_messages = stdout; }
 
 std::string table_text(const std::vector<std::vector<std::string>>& rows) {
     std::vector<std::size_t> widths;

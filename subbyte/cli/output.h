@@ -18,9 +18,13 @@ void print_json(const nlohmann::json& json);  // indented, with a newline
 // "error: what" and "  hint: what to try" on standard error; returns the exit code.
 int print_error(const std::exception& error);
 
-// Messages of the library from now on: "warning: ..." and plain lines. `quiet` drops the plain
-// ones, `verbose` adds debug messages.
+// Messages of the library from now on: "warning: ..." and plain lines, on standard error. `quiet`
+// drops the plain ones, `verbose` adds debug messages.
 void show_messages(bool quiet, bool verbose);
+
+// Plain lines go to standard output from now on: for a verb whose result is such lines. Standard
+// error then holds warnings and the error, if there is one.
+void show_messages_among_results();
 
 // Columns of equal width, separated by two spaces; the first row is the head. Cells that look like
 // numbers are aligned to the right.

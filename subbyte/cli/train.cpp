@@ -35,6 +35,7 @@ struct Arguments {
 };
 
 void run(const Arguments& arguments) {
+    show_messages_among_results();
     const train::Config config = load(arguments.config).config;
     Console console(config.train.log_every);
     train::Trainer trainer(config, console);

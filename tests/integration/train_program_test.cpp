@@ -26,7 +26,7 @@ protected:
         if (child == 0) {
             ::dup2(::open(out.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), 1);
             ::dup2(::open(err.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600), 2);
-            ::signal(SIGXFSZ, SIG_IGN);
+            ::signal(SIGXFSZ, SIG_DFL);  // as a shell leaves it
             const rlimit limit{file_limit, RLIM_INFINITY};
             ::setrlimit(RLIMIT_FSIZE, &limit);
             std::vector<char*> argv{const_cast<char*>(SUBBYTE_PROGRAM)};
@@ -164,6 +164,25 @@ TEST_F(TrainProgram, AFullDiskKeepsTheEarlierCheckpoints) {
     EXPECT_TRUE(snapshot(config.run.dir + "/checkpoints") == before);
     EXPECT_EQ(finish(start(train(config, "train.steps=4"))), 0) << read_file(folder / "err");
     EXPECT_TRUE(fs::exists(checkpoint_of(config, 4) + "/manifest.json"));
+}
+
+TEST_F(TrainProgram, ProgressDoesNotStandInFrontOfAnError) {
+    Config config = tiny_config(folder);
+    write_file(folder / "val.txt", "short");
+    config.data.val_path = {folder / "val.txt"};
+    std::vector<std::string> arguments = train(config);
+    arguments.erase(arguments.begin());  // -q
+    expect_error(arguments, 3, "validation data");
+    EXPECT_NE(read_file(folder / "out").find("data: "), std::string::npos);
+}
+
+TEST_F(TrainProgram, ARunThatWasNeverEvaluatedSaysSo) {
+    Config config = tiny_config(folder);
+    config.train.eval_every = 0;
+    ASSERT_EQ(finish(start(train(config))), 0) << read_file(folder / "err");
+    EXPECT_NE(read_file(folder / "out").find("| validation - |"), std::string::npos);
+    ASSERT_EQ(finish(start({"inspect", config.run.dir})), 0) << read_file(folder / "err");
+    EXPECT_NE(read_file(folder / "out").find("never evaluated"), std::string::npos);
 }
 
 TEST_F(TrainProgram, AContinuedTextDependsOnTheSeedAlone) {
