@@ -6,7 +6,8 @@
     scripts/prepare_data.py [--out FOLDER] [--package FILE]
 
 They come from the Debian/Ubuntu package r-cran-janeaustenr, which is downloaded and unpacked but not
-installed: no root is needed. FOLDER (default .cache/data/novels) receives
+installed: no root is needed. FOLDER (default .cache/data/novels in the working directory, where
+`subbyte train` started there looks for them) receives
 
     emma.txt mansfield_park.txt northanger_abbey.txt persuasion.txt pride_and_prejudice.txt
     sense_and_sensibility.txt      one file per novel
@@ -33,6 +34,7 @@ PACKAGE = "r-cran-janeaustenr"
 RDB = "usr/lib/R/site-library/janeaustenr/data/Rdata.rdb"
 INSTALLED = pathlib.Path("/") / RDB
 VALIDATION = "persuasion"
+DEFAULT_OUT = pathlib.Path(".cache/data/novels")
 
 # Bytes and SHA-256 of each text in the package (lines joined by "\n"), whatever its revision.
 NOVELS = {
@@ -244,11 +246,12 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    root = pathlib.Path(__file__).resolve().parent.parent
-    parser.add_argument("--out", type=pathlib.Path, default=None, help="folder to write to")
+    parser.add_argument(
+        "--out", type=pathlib.Path, default=DEFAULT_OUT, help="folder to write to"
+    )
     parser.add_argument("--package", type=pathlib.Path, help=f"{PACKAGE}_*.deb or its Rdata.rdb")
     arguments = parser.parse_args()
-    out = arguments.out or root / ".cache/data/novels"
+    out = arguments.out.absolute()
     try:
         prepare(out, arguments.package)
     except (Failure, OSError) as error:

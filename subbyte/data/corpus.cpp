@@ -31,9 +31,11 @@ CorpusOptions with_novels(CorpusOptions options) {
         if (!std::filesystem::exists(folder / part)) {
             throw Error(
                 ErrorCode::kData,
-                fmt::format("the novels are not here: {} is missing", (folder / part).string()),
-                "fetch them once: scripts/prepare_data.py; or train on a text of your own: "
-                "--set data.path=FILE");
+                fmt::format("the novels are not here: {} is missing",
+                            std::filesystem::absolute(folder / part).string()),
+                fmt::format("fetch them once, in this working directory: scripts/prepare_data.py "
+                            "--out {}; or train on a text of your own: --set data.path=FILE",
+                            folder.string()));
         }
     }
     options.train = {(folder / "train.txt").string()};

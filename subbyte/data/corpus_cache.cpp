@@ -147,9 +147,47 @@ void build_entry(const TextCorpus& text, const json& inputs, const fs::path& fol
     write_file(folder / "corpus.json", inputs.dump(2) + "\n");
 }
 
+struct Entry {
+    fs::path folder;
+    std::uint64_t bytes = 0;
+    fs::file_time_type used;
+};
+
+// Folders of the cache with our mark in them, the one used last first. What another process removes
+// meanwhile is passed over.
+std::vector<Entry> entries_of(const fs::path& cache_dir) {
+    std::vector<Entry> entries;
+    std::error_code gone;
+    for (const auto& folder : fs::directory_iterator(cache_dir, gone)) {
+        const fs::file_time_type used = fs::last_write_time(folder.path() / "corpus.json", gone);
+        if (gone || folder.path().filename().string().starts_with('.')) continue;
+        Entry entry{folder.path(), 0, used};
+        for (const auto& file : fs::directory_iterator(folder.path(), gone)) {
+            const std::uint64_t bytes = file.file_size(gone);
+            if (!gone) entry.bytes += bytes;
+        }
+        entries.push_back(std::move(entry));
+    }
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& a, const Entry& b) { return a.used > b.used; });
+    return entries;
+}
+
+void remove_oldest(const fs::path& cache_dir, const fs::path& kept, std::uint64_t limit) {
+    std::uint64_t total = 0;
+    for (const Entry& entry : entries_of(cache_dir)) {
+        total += entry.bytes;
+        if (total <= limit || entry.folder == kept) continue;
+        std::error_code ignored;
+        fs::remove_all(entry.folder, ignored);
+        log(LogLevel::kInfo, fmt::format("data: {} removed, the cache holds at most {:.1f} GiB",
+                                         entry.folder.string(), double(limit) / (1 << 30)));
+    }
+}
+
 }  // namespace
 
-Corpus cached_corpus(const TextCorpus& text, const fs::path& cache_dir) {
+Corpus cached_corpus(const TextCorpus& text, const fs::path& cache_dir, std::uint64_t limit) {
     const Stopwatch watch;
     const json inputs = inputs_of(text);
     const std::string name = fmt::format("{:016x}", hash64(inputs.dump()));
@@ -158,6 +196,8 @@ Corpus cached_corpus(const TextCorpus& text, const fs::path& cache_dir) {
         try {
             Corpus corpus = open_entry(text, inputs, entry);
             corpus.reused = true;
+            std::error_code ignored;  // a cache that cannot be written still serves
+            fs::last_write_time(entry / "corpus.json", fs::file_time_type::clock::now(), ignored);
             return corpus;
         } catch (const Error& error) {
             log(LogLevel::kWarning,
@@ -170,6 +210,7 @@ Corpus cached_corpus(const TextCorpus& text, const fs::path& cache_dir) {
     TemporaryFolder made(cache_dir / fmt::format(".{}.{}.tmp", name, ::getpid()));
     build_entry(text, inputs, made.path());
     made.keep_as(entry);
+    remove_oldest(cache_dir, entry, limit);
     Corpus corpus = open_entry(text, inputs, entry);
     log(LogLevel::kInfo,
         fmt::format("data: {} tokens for training and {} for validation in {}, {:.1f} s",

@@ -23,7 +23,11 @@ struct TextCorpus {
 //
 //   tokenizer.model  train.sbtk  val.sbtk  corpus.json
 //
-// It is built under another name and renamed when complete.
-Corpus cached_corpus(const TextCorpus& text, const std::filesystem::path& cache_dir);
+// It is built under another name and renamed when complete. After a new entry was made, those that
+// were not used for the longest time are removed while all entries together exceed `limit` bytes;
+// the new one always stays.
+inline constexpr std::uint64_t kCacheLimit = std::uint64_t{2} << 30;
+Corpus cached_corpus(const TextCorpus& text, const std::filesystem::path& cache_dir,
+                     std::uint64_t limit = kCacheLimit);
 
 }  // namespace subbyte::data

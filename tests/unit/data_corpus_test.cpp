@@ -6,9 +6,11 @@
 
 #include <sys/resource.h>
 
+#include <chrono>
 #include <csignal>
 
 #include "data_util.h"
+#include "subbyte/data/corpus_cache.h"
 #include "subbyte/data/shard_writer.h"
 #include "subbyte/data/windows.h"
 
@@ -232,6 +234,39 @@ TEST_F(CorpusTest, BadInputsAreRefusedByName) {
     EXPECT_TRUE(std::filesystem::is_empty(o.cache_dir));  // nothing half-made
 }
 
+TEST_F(CorpusTest, TheCacheForgetsWhatWasNotUsedForTheLongestTime) {
+    const std::filesystem::path cache = folder_ / "cache";
+    const auto text = [&](const std::string& content) {
+        const auto path = folder_.write("text.txt", content);
+        return TextCorpus{{{path}}, {}, make_byte_tokenizer(), 0};
+    };
+    const auto age = [](const Corpus& corpus, int hours) {
+        std::filesystem::last_write_time(
+            corpus.folder / "corpus.json",
+            std::filesystem::file_time_type::clock::now() - std::chrono::hours(hours));
+    };
+    const auto is_there = [](const Corpus& corpus) {
+        return std::filesystem::exists(corpus.folder);
+    };
+    const std::uint64_t limit = 70000;  // two shards of 30000 bytes, not three
+    const Corpus a = cached_corpus(text(std::string(15000, 'a')), cache, limit);
+    const Corpus b = cached_corpus(text(std::string(15000, 'b')), cache, limit);
+    age(a, 3);
+    age(b, 2);
+    EXPECT_TRUE(cached_corpus(text(std::string(15000, 'a')), cache, limit).reused);  // used again
+    const Corpus c = cached_corpus(text(std::string(15000, 'c')), cache, limit);
+    EXPECT_TRUE(is_there(a) && is_there(c));
+    EXPECT_FALSE(is_there(b));
+    EXPECT_EQ(text_of(a, a.train).substr(0, 15000), std::string(15000, 'a'));
+    // One that is larger than the limit stays alone; what is not ours is left in peace.
+    std::filesystem::create_directory(cache / "other");
+    folder_.write("cache/other/file", "x");
+    const Corpus d = cached_corpus(text(std::string(50000, 'd')), cache, limit);
+    EXPECT_TRUE(is_there(d));
+    EXPECT_FALSE(is_there(a) || is_there(c));
+    EXPECT_TRUE(std::filesystem::exists(cache / "other" / "file"));
+}
+
 TEST_F(CorpusTest, AShortValidationPartIsFoundAtTheStart) {
     auto o = options(sample_text(60));
     o.val = {folder_.write("val.txt", "too short\n").string()};
@@ -253,6 +288,11 @@ TEST_F(CorpusTest, TheNovelsHaveANameOfTheirOwn) {
         ADD_FAILURE() << "no error";
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::kData);
+        // Where it looked, as a path that needs no working directory to be understood.
+        EXPECT_NE(std::string(error.what())
+                      .find(std::filesystem::absolute(folder_ / "set" / "train.txt").string()),
+                  std::string::npos)
+            << error.what();
         EXPECT_NE(error.hint().find("scripts/prepare_data.py"), std::string::npos);
         EXPECT_NE(error.hint().find("data.path=FILE"), std::string::npos);
     }

@@ -99,10 +99,11 @@ class PrepareDataTest(unittest.TestCase):
         path.write_bytes(content)
         return path
 
-    def run_script(self, *arguments):
+    def run_script(self, *arguments, out=True):
         """Exit status and what was printed to both streams."""
         printed = io.StringIO()
-        argv = ["prepare_data.py", "--out", str(self.out), *map(str, arguments)]
+        where = ["--out", str(self.out)] if out else []
+        argv = ["prepare_data.py", *where, *map(str, arguments)]
         with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(printed):
             with contextlib.redirect_stderr(printed):
                 status = prepare_data.main()
@@ -115,6 +116,16 @@ class PrepareDataTest(unittest.TestCase):
         self.assertEqual((self.out / "emma.txt").read_text(), REFLOWED)
         self.assertEqual((self.out / "train.txt").read_text(), REFLOWED)
         self.assertEqual((self.out / "val.txt").read_text(encoding="utf-8"), OTHER)
+
+    def test_default_folder_is_that_of_the_working_directory(self):
+        before = os.getcwd()
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, before)
+        status, printed = self.run_script("--package", self.package(rdb(OTHER, WRAPPED)), out=False)
+        self.assertEqual(status, 0, printed)
+        place = self.folder.resolve() / ".cache/data/novels"
+        self.assertEqual((place / "train.txt").read_text(), REFLOWED)
+        self.assertIn(str(place), printed)
 
     def test_does_nothing_when_all_is_there(self):
         self.run_script("--package", self.package(rdb(WRAPPED, OTHER)))
