@@ -57,4 +57,10 @@ std::int64_t weight_cache_bytes(const torch::nn::Module& model) {
     return total;
 }
 
+void clear_weight_caches(torch::nn::Module& model) {
+    for (const auto& module : model.modules()) {
+        if (auto* linear = module->as<LinearImpl>()) linear->cache.clear();
+    }
+}
+
 }  // namespace subbyte::nn

@@ -27,4 +27,8 @@ std::vector<at::Tensor> layer_weights(const torch::nn::Module& model, const Prec
 // Bytes of quantised weight copies that the layers hold now.
 std::int64_t weight_cache_bytes(const torch::nn::Module& model);
 
+// Drops the quantised weight copies of all layers. Needed after a change that does not count the
+// weight's version up: through weight.data(), or through a pointer. Every other change is noticed.
+void clear_weight_caches(torch::nn::Module& model);
+
 }  // namespace subbyte::nn

@@ -14,7 +14,8 @@ namespace subbyte::ops {
 // and W^T packed along N for dgrad. A copy is valid as long as the weight tensor is the same object
 // in the same version (every in-place operation counts the version up) and the spec and noise
 // address are the ones it was made with; otherwise it is made anew. Nothing outlives a change of
-// its source.
+// its source, except one that LibTorch does not count: weight.data().copy_() and writes through a
+// pointer need clear() (nn::clear_weight_caches() for a model).
 class WeightCache {
 public:
     const QuantizedTensor& get(const at::Tensor& weight, bool transposed,
