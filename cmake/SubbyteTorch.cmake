@@ -71,8 +71,8 @@ if(NOT TARGET subbyte_torch)
   message(STATUS "LibTorch ${torch_version}: ${SUBBYTE_TORCH_ROOT}")
 
   add_library(subbyte_torch INTERFACE IMPORTED GLOBAL)
-  # Searched last, because it carries another version of fmt, which would shadow the system's and
-  # break spdlog. -fopenmp: at::parallel_for is a template that runs serially without it.
+  # Searched last, because it carries another version of fmt, which would shadow the system's.
+  # -fopenmp: at::parallel_for is a template that runs serially without it.
   target_compile_options(subbyte_torch INTERFACE
     "SHELL:-idirafter ${SUBBYTE_TORCH_ROOT}/include"
     "SHELL:-idirafter ${SUBBYTE_TORCH_ROOT}/include/torch/csrc/api/include"

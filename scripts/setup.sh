@@ -46,7 +46,6 @@ missing_packages() {
         [libcli11-dev]=CLI/CLI.hpp
         [libfmt-dev]=fmt/format.h
         [libsentencepiece-dev]=sentencepiece_processor.h
-        [libspdlog-dev]=spdlog/spdlog.h
         [libtomlplusplus-dev]=toml++/toml.h
         [libxxhash-dev]=xxhash.h
         [nlohmann-json3-dev]=nlohmann/json.hpp
