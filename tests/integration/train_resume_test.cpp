@@ -5,6 +5,8 @@
 // recipe, the optimizer and the number of threads.
 #include <nlohmann/json.hpp>
 
+#include "subbyte/io/json_file.h"
+#include "subbyte/io/manifest.h"
 #include "tests/integration/train_util.h"
 
 namespace subbyte::train {
@@ -117,6 +119,32 @@ TEST(TrainResumeChanges, ARunInFixedPrecisionGoesOnUnderSnip) {
     ASSERT_EQ(second.plans.size(), 1u);
     EXPECT_EQ(second.plans[0].measured_at, 8);
     EXPECT_EQ(second.plans[0].effective_at, 10);
+}
+
+// Checkpoints of fixed precision say nothing about the controller's position, nor did older ones of
+// SNIP about iterations. Noise is addressed by iterations, which count skipped steps.
+TEST(TrainResumeChanges, ACheckpointWithoutIterationsCountsThemFromTheOptimizer) {
+    TempFolder folder;
+    Config config = tiny_config(folder, "snip");
+    Recorder whole, first, second;
+    config.run.dir = folder / "straight";
+    run(config, whole);
+    config.run.dir = folder / "run";
+    run(config, first, 5);
+    const std::string checkpoint = checkpoint_of(config, 5);
+    auto precision = nlohmann::json::parse(read_file(checkpoint + "/precision.json"));
+    ASSERT_EQ(precision.erase("iteration"), 1u);
+    io::Manifest manifest = io::read_manifest(checkpoint);
+    manifest.files["precision.json"] = io::write_json(checkpoint + "/precision.json", precision);
+    io::write_manifest(checkpoint, manifest);
+    run(config, second);
+    std::vector<double> losses = first.losses();
+    for (const double loss : second.losses()) losses.push_back(loss);
+    EXPECT_EQ(losses, whole.losses());
+    ASSERT_EQ(second.plans.size(), 2u);
+    EXPECT_EQ(second.plans[0].effective_at, 6);
+    expect_same_checkpoint(checkpoint_of(config, 12),
+                           folder / "straight/checkpoints/step_00000012");
 }
 
 TEST(TrainResumeChanges, AnotherModelIsRefusedWithoutATrace) {

@@ -5,12 +5,20 @@
 // data that is too short.
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "subbyte/data/tokenizer.h"
+#include "subbyte/io/safetensors.h"
+#include "subbyte/optim/lr_schedule.h"
+#include "subbyte/train/inspect_run.h"
 #include "tests/integration/train_util.h"
 
 namespace subbyte::train {
 namespace {
+
+// The letter Z as a token.
+const std::int64_t kZ = data::make_byte_tokenizer()->encode("Z").front();
 
 // Cosine from 1e-3 to 1e-4 over 100 steps, stopped at 50.
 Config cosine(const TempFolder& folder) {
@@ -115,6 +123,59 @@ TEST(TrainWarmUp, EveryLengthGivesFiniteRatesThatReachThePeak) {
     EXPECT_FALSE(std::filesystem::exists(config.run.dir));
 }
 
+// The gradient of every batch with the letter Z in it is NaN: its embedding is. The schedule must
+// count the steps that were applied, and those alone.
+TEST(TrainWarmUp, SkippedStepsDoNotMoveTheLearningRate) {
+    for (const char* optimizer : {"adamw", "stable-spam"}) {
+        SCOPED_TRACE(optimizer);
+        TempFolder folder;
+        Config config = tiny_config(folder);
+        config.train.steps = 1;
+        config.optim.warmup_steps = {0, -1};
+        Recorder recorder;
+        run(config, recorder);
+        const std::string model = folder / "model";
+        std::filesystem::create_directory(model);
+        std::filesystem::copy_file(checkpoint_of(config, 1) + "/config.json",
+                                   model + "/config.json");
+        io::NamedTensors tensors =
+            io::SafetensorsFile::open(checkpoint_of(config, 1) + "/model.safetensors").load_all();
+        for (auto& [name, tensor] : tensors) {
+            if (name == "model.embed_tokens.weight") tensor[kZ].fill_(std::nan(""));
+        }
+        io::save_safetensors(model + "/model.safetensors", tensors);
+        std::string text = made_up_text(8000);
+        for (std::size_t i = 20; i < 7000; i += 40) text[i] = 'Z';
+        write_file(folder / "text.txt", text);
+
+        config.run.dir = folder / "skipping";
+        config.model = Config::Model{};
+        config.model.path = model;
+        config.train.batch_size = 1;
+        config.train.steps = 40;
+        config.train.max_nonfinite = 40;
+        config.optim.name = optimizer;
+        config.optim.warmup_steps = {10, -1};
+        config.optim.schedule_steps = 100;
+        Recorder skipping;
+        run(config, skipping);
+        const optim::LrSchedule planned(
+            {.peak = 1e-3, .min_ratio = 0.1, .warmup_steps = 10, .total_steps = 100});
+        std::int64_t applied = 0, skipped_in_warmup = 0;
+        for (const StepRecord& step : skipping.steps) {
+            EXPECT_EQ(step.lr, planned.lr_at(applied)) << step.step;
+            if (applied < 10 && !step.applied) ++skipped_in_warmup;
+            applied += step.applied ? 1 : 0;
+        }
+        EXPECT_GE(skipped_in_warmup, 3);
+        EXPECT_GT(applied, 10);  // and the warm-up was left
+        EXPECT_EQ(skipping.steps.back().skipped, 40 - applied);
+        const auto state =
+            nlohmann::json::parse(read_file(checkpoint_of(config, 40) + "/trainer_state.json"));
+        EXPECT_EQ(state.at("optimizer").at("steps"), applied);
+    }
+}
+
 TEST(TrainData, NeedsOneWindowAndSaysHowMuchItFound) {
     TempFolder folder;
     Config config = tiny_config(folder);
@@ -167,6 +228,27 @@ TEST(TrainData, ARunWithoutValidationDataEndsWithACheckpoint) {
     EXPECT_EQ(run(config, recorder).step, 2);
     EXPECT_TRUE(recorder.evals.empty());
     EXPECT_TRUE(std::filesystem::exists(checkpoint_of(config, 2) + "/manifest.json"));
+}
+
+TEST(TrainData, WhatWasNeverEvaluatedHasNoValidationLoss) {
+    TempFolder folder;
+    Config config = tiny_config(folder);
+    config.train.steps = 2;
+    config.train.eval_every = 0;
+    Recorder recorder;
+    const RunEnd end = run(config, recorder);
+    EXPECT_TRUE(recorder.evals.empty());
+    EXPECT_FALSE(end.validation_loss);
+    EXPECT_EQ(end.loss, recorder.steps.back().loss);
+    const auto summary = nlohmann::json::parse(read_file(config.run.dir + "/summary.json"));
+    EXPECT_TRUE(summary.at("validation_loss").is_null());
+    EXPECT_TRUE(to_json(read_run(config.run.dir)).at("validation_loss").is_null());
+
+    config.run.dir = folder / "evaluated";
+    config.train.eval_every = 10;  // the end is evaluated
+    const RunEnd evaluated = run(config, recorder);
+    ASSERT_EQ(recorder.evals.size(), 1u);
+    EXPECT_EQ(evaluated.validation_loss, recorder.evals[0].loss);
 }
 
 TEST(TrainData, GradAccumCutsTheBatchAndDoesNotMultiplyIt) {

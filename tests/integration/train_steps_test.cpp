@@ -5,13 +5,16 @@
 // copies are kept for a step and no longer.
 #include <ATen/ATen.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "subbyte/models/llama.h"
 #include "subbyte/nn/attach.h"
 #include "subbyte/nn/init.h"
+#include "subbyte/ops/noise_role.h"
 #include "subbyte/ops/quantized_tensor.h"
 #include "subbyte/optim/adamw.h"
 #include "subbyte/snip/snip.h"
@@ -65,16 +68,71 @@ TEST(Accumulation, EveryTargetWeighsTheSame) {
     error_of(ErrorCode::kUsage, [&] { accumulate_gradients({}, {}, precision); });
 }
 
+// 5 micro-batches with accumulation 2: the last step holds one, and counts its own targets.
+TEST(Accumulation, AShortLastStepIsAppliedAndDividedByItsOwnTargets) {
+    const at::Tensor ids = at::arange(5 * 8).mul(7).remainder(11).view({5, 8});
+    at::Tensor targets = ids.mul(3).remainder(11);
+    for (std::int64_t b = 0; b < 5; ++b) targets[b].narrow(0, 0, b + 1).fill_(-100);
+    const auto train_in = [&](const std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>&
+                                  steps) {
+        const at::Tensor table =
+            at::arange(121).sin().view({11, 11}).to(at::kFloat).set_requires_grad(true);
+        optim::AdamW optimizer({{"table", table}}, {.lr = 1e-2});
+        nn::Precision precision;
+        std::vector<std::int64_t> counts;
+        for (const auto& parts : steps) {
+            std::vector<MicroBatch> batches;
+            for (const auto& [first, count] : parts) {
+                batches.push_back({ids.narrow(0, first, count), targets.narrow(0, first, count)});
+            }
+            counts.push_back(accumulate_gradients(
+                                 [&](const at::Tensor& x, const at::Tensor& y) {
+                                     return ops::cross_entropy(at::embedding(table, x), y);
+                                 },
+                                 batches, precision)
+                                 .targets);
+            optimizer.step();
+            optimizer.zero_grad();
+        }
+        EXPECT_EQ(counts, (std::vector<std::int64_t>{7 + 6, 5 + 4, 3}));
+        return table.detach();
+    };
+    const at::Tensor cut = train_in({{{0, 1}, {1, 1}}, {{2, 1}, {3, 1}}, {{4, 1}}});
+    const at::Tensor whole = train_in({{{0, 2}}, {{2, 2}}, {{4, 1}}});
+    EXPECT_LE(cut.sub(whole).abs().max().item<double>(), 1e-6);
+}
+
+TEST(Accumulation, EveryMicroBatchHasNoiseOfItsOwn) {
+    // The address holds 12 bits of the number: the first that would share noise is refused.
+    static_assert(
+        ops::noise_role(plan::Slot::kFprop, ops::Operand::kA, ops::kMaxMicroBatches - 1) !=
+        ops::noise_role(plan::Slot::kFprop, ops::Operand::kA, 0));
+    const at::Tensor one = at::zeros({1, 1}, at::kLong);
+    const std::vector<MicroBatch> most(ops::kMaxMicroBatches, {one, one});
+    std::vector<MicroBatch> more = most;
+    more.push_back(most.front());
+    nn::Precision precision;
+    at::Tensor logits = at::zeros({1, 1, 2}).set_requires_grad(true);
+    const auto loss = [&](const at::Tensor&, const at::Tensor& targets) {
+        return ops::cross_entropy(logits, targets);
+    };
+    EXPECT_EQ(accumulate_gradients(loss, most, precision).targets, ops::kMaxMicroBatches);
+    const std::string message =
+        error_of(ErrorCode::kUsage, [&] { accumulate_gradients(loss, more, precision); });
+    EXPECT_NE(message.find("4097 micro-batches"), std::string::npos) << message;
+}
+
 // A LLaMA of one block under SNIP with nearest rounding; gradients can be made infinite by hand.
 struct Job {
-    Job()
+    explicit Job(decltype(SnipOptions::planner) planner = plan::make_plan)
         : model(config()),
           optimizer((nn::initialize(*model, 1), optim::parameters_of(*model)), {.lr = 1e-3}),
           snip(model, optimizer,
                {.update_interval = 3,
                 .swap_delay = 2,
                 .recipes = {"fp8", "mxfp4"},
-                .keep_high = {"lm_head"}}) {
+                .keep_high = {"lm_head"},
+                .planner = std::move(planner)}) {
         snip.on_plan([this](const SnipEvent& event) { events.push_back(event); });
     }
     static models::LlamaConfig config() {
@@ -149,6 +207,36 @@ TEST(SkippedStep, ChangesNothingAndTheRunGoesOnAsIfItHadNotBeen) {
     }
 }
 
+TEST(SlowSolver, ChangesNeitherTheStepOfThePlanNorABit) {
+    at::set_num_threads(1);
+    const auto slow = [](const plan::LayerTable& table, const plan::ModelStatistics& statistics,
+                         const plan::PlannerOptions& options) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        return plan::make_plan(table, statistics, options);
+    };
+    Job fast, waiting(slow);
+    for (std::int64_t step = 0; step < 9; ++step) {
+        fast.step(step);
+        waiting.step(step);
+        if (step == 6) {  // saved while a plan is in flight: saving waits for it
+            const nlohmann::json saved = waiting.snip.state();
+            EXPECT_EQ(saved.at("in_flight").at("plan"),
+                      fast.snip.state().at("in_flight").at("plan"));
+        }
+    }
+    EXPECT_TRUE(fast.state() == waiting.state());
+    ASSERT_EQ(waiting.events.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+        const SnipEvent &a = fast.events[i], &b = waiting.events[i];
+        EXPECT_EQ(a.effective_at, b.effective_at);
+        EXPECT_EQ(a.result.plan, b.result.plan);
+        // The steps take a few milliseconds: the training waited for most of the solve.
+        EXPECT_GE(b.solve_seconds, 0.3);
+        EXPECT_GT(b.wait_seconds, 0.1);
+        EXPECT_LE(b.wait_seconds, b.solve_seconds + 0.1);
+    }
+}
+
 TEST(Divergence, EndsTheRunAndKeepsTheCheckpoints) {
     TempFolder folder;
     Config config = tiny_config(folder, "fp8");
@@ -220,6 +308,23 @@ TEST(WeightCopies, LiveForAStepAndFollowEveryChange) {
         layer->weight.set_data(layer->weight.detach().neg());  // (f)
         expect_fresh(recipe);
     }
+}
+
+TEST(WeightCopies, AChangeThatIsNotCountedNeedsTheCallThatDropsThem) {
+    nn::Linear layer(64, 64);
+    nn::initialize(*layer, 1);
+    const auto root = std::make_shared<torch::nn::Module>();
+    root->register_module("layer", layer.ptr());
+    const auto precision = nn::attach_precision(*root, {}, "fp8");
+    precision->set_plan(plan::uniform_plan(precision->table(), "fp8"));
+    at::NoGradGuard no_grad;
+    const at::Tensor x = at::arange(64 * 64).view({64, 64}).to(at::kFloat);
+    const at::Tensor before = layer(x);
+    layer->weight.data().copy_(layer->weight.neg());
+    EXPECT_TRUE(layer(x).equal(before));  // LibTorch says that nothing has changed
+    nn::clear_weight_caches(*root);
+    EXPECT_EQ(nn::weight_cache_bytes(*root), 0);
+    EXPECT_TRUE(layer(x).equal(before.neg()));
 }
 
 }  // namespace
