@@ -14,11 +14,12 @@ struct FloatDot {
     using Sum = F;
     static constexpr int kWords = kChunk;
     static constexpr bool kColumnSums = false;
+    static F start(const std::int32_t*) { return set(0.0f); }
     static F multiply_add(F sum, I a, I b) {
         asm volatile("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
         return sum;
     }
-    static F to_float(F sum, const std::int32_t*) { return sum; }
+    static F to_float(F sum) { return sum; }
 };
 
 // Calls work.operator()<Decoder>() with the decoder of the source.

@@ -13,6 +13,7 @@ struct Int16Dot {
     using Sum = I;
     static constexpr int kWords = kChunk / 2;
     static constexpr bool kColumnSums = false;
+    static I start(const std::int32_t*) { return _mm256_setzero_si256(); }
     static I multiply_add(I sum, I a, I b) {
         I pairs;
         asm volatile("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
@@ -20,7 +21,7 @@ struct Int16Dot {
                      : "x"(a), "x"(b));
         return sum;
     }
-    static F to_float(I sum, const std::int32_t*) { return int_to_float(sum); }
+    static F to_float(I sum) { return int_to_float(sum); }
 };
 
 void pack_a(const CodeRows& source, std::int64_t first, int, std::uint8_t* data, std::int32_t*) {

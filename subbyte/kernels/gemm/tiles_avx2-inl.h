@@ -88,7 +88,8 @@ inline void scale_tile(const TileArgs& t) {
     }
 }
 
-// One tile. Dot: Sum, kWords (of a chunk), multiply_add(sum, a, b), to_float(sum, b_sums).
+// One tile. Dot: Sum, kWords (of a chunk), start(b_sums), multiply_add(sum, a, b),
+// to_float(sum).
 template <class Dot, int kWords>
 void multiply_blocks(const TileArgs& t) {
     using Sum = typename Dot::Sum;
@@ -101,7 +102,13 @@ void multiply_blocks(const TileArgs& t) {
     for (std::int64_t q = 0; left > 0; ++q, left -= kWords) {
         const std::int32_t* a =
             a_panel + q / kPerChunk * (kTileRows * Dot::kWords) + q % kPerChunk * kWords;
-        Sum sum[kTileRows][kTileVectors] = {};
+        const Sum start[kTileVectors] = {Dot::start(sums), Dot::start(sums + kLanes)};
+        Sum sum[kTileRows][kTileVectors];
+#pragma GCC unroll 6
+        for (int i = 0; i < kTileRows; ++i) {
+            sum[i][0] = start[0];
+            sum[i][1] = start[1];
+        }
         const int words = static_cast<int>(std::min<std::int64_t>(kWords, left));
 #pragma GCC unroll 4
         for (int w = 0; w < words; ++w) {
@@ -130,9 +137,8 @@ void multiply_blocks(const TileArgs& t) {
 #pragma GCC unroll 2
             for (int j = 0; j < kTileVectors; ++j) {
                 float* const d = t.d + i * t.d_stride + j * kLanes;
-                store(d,
-                      mul_add(Dot::to_float(stored[i][j], sums + j * kLanes),
-                              mul(row, load(b_scales + j * kLanes)), fresh ? set(0.0f) : load(d)));
+                store(d, mul_add(Dot::to_float(stored[i][j]), mul(row, load(b_scales + j * kLanes)),
+                                 fresh ? set(0.0f) : load(d)));
             }
         }
         a_scales += kTileRows;
