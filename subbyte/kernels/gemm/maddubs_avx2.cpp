@@ -55,7 +55,7 @@ constexpr PanelKernel kPanels{
     .b = {kTileCols, true, pack_b},
     .carrier_bytes = 1,
     .block = kBlock,
-    .slice = 4096,
+    .slice = kBlock >= 64 ? 4096 : 1024,
     .multiply = multiply_blocks<NibbleDot, kBlock / 4>,
 };
 

@@ -118,8 +118,10 @@ public:
           b_(b),
           d_(d),
           slice_(slice_chunks(kernel, a.chunks)) {
-        column_panels_ = std::max<std::int64_t>(
-            2, kColumnBytes / (slice_ * kChunk * kernel.carrier_bytes * kernel.b.rows));
+        const std::int64_t chunk_bytes =
+            kChunk * kernel.carrier_bytes + (kernel.b.sums ? 8 : 4) * kChunk / kernel.block;
+        column_panels_ =
+            std::max<std::int64_t>(2, kColumnBytes / (slice_ * chunk_bytes * kernel.b.rows));
         // Tasks side by side share a block of columns. Where K is cut each task reads it anew, and
         // long tasks pay; at least eight keep several threads busy.
         const std::int64_t column_tasks = divide_up(b.count, column_panels_);

@@ -109,7 +109,9 @@ void multiply_blocks(const TileArgs& t) {
             sum[i][0] = start[0];
             sum[i][1] = start[1];
         }
-        const int words = static_cast<int>(std::min<std::int64_t>(kWords, left));
+        // Short blocks run whole: panels hold zeros behind the end.
+        const int words =
+            kWords <= 8 ? kWords : static_cast<int>(std::min<std::int64_t>(kWords, left));
 #pragma GCC unroll 4
         for (int w = 0; w < words; ++w) {
             const I b0 = _mm256_load_si256(reinterpret_cast<const I*>(b));
@@ -131,7 +133,7 @@ void multiply_blocks(const TileArgs& t) {
         }
         asm volatile("" : "+m"(stored)::"memory");
         const bool fresh = q == 0 && !t.accumulate;
-#pragma GCC unroll 1
+#pragma GCC unroll 6
         for (int i = 0; i < kTileRows; ++i) {
             const F row = set(a_scales[i]);
 #pragma GCC unroll 2
