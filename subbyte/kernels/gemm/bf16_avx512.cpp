@@ -63,7 +63,7 @@ constexpr PanelKernel kPanels{
     .b = {kTileCols, false, pack_b},
     .carrier_bytes = 2,
     .block = kBlock,
-    .slice = 1536,
+    .slice = 1024,
     .multiply = multiply_blocks<Bf16Dot, kBlock / 2>,
 };
 
