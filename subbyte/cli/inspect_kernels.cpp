@@ -1,7 +1,7 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// subbyte inspect kernels | formats
+// subbyte inspect kernels
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -15,7 +15,6 @@
 #include "subbyte/core/error.h"
 #include "subbyte/formats/spec.h"
 #include "subbyte/kernels/quantize/quantize.h"
-#include "subbyte/plan/recipe.h"
 #include "subbyte/train/gemm_support.h"
 
 namespace subbyte::cli {
@@ -89,68 +88,6 @@ void show_kernels(const KernelsArguments& arguments) {
     print(table_text(rows));
 }
 
-std::string_view specials_text(formats::Specials specials) {
-    switch (specials) {
-        case formats::Specials::kNone: return "none";
-        case formats::Specials::kNanOnly: return "NaN";
-        case formats::Specials::kIeee: return "Inf, NaN";
-        case formats::Specials::kReserved: return "NaN (top exponent)";
-    }
-    return "";
-}
-
-nlohmann::json formats_json() {
-    nlohmann::json elements = nlohmann::json::object(), names = nlohmann::json::object();
-    nlohmann::json recipes = nlohmann::json::object();
-    for (const formats::ElementFormat& format : formats::element_formats()) {
-        elements[std::string(format.name)] = {{"bits", format.bits},
-                                              {"exponent_bits", format.exponent_bits},
-                                              {"mantissa_bits", format.mantissa_bits},
-                                              {"bias", format.bias},
-                                              {"max", format.max},
-                                              {"specials", specials_text(format.specials)}};
-    }
-    for (const formats::NamedSpec& named : formats::named_specs()) {
-        names[std::string(named.name)] = named.text;
-    }
-    for (const std::string& name : plan::recipe_names()) {
-        const plan::Recipe recipe = plan::find_recipe(name);
-        for (const plan::Slot slot : plan::kSlots) {
-            recipes[name][std::string(plan::slot_name(slot))] = {
-                {"a", formats::to_string(recipe[slot].a)},
-                {"b", formats::to_string(recipe[slot].b)}};
-        }
-    }
-    return {{"elements", elements}, {"specs", names}, {"recipes", recipes}};
-}
-
-void show_formats(bool json) {
-    if (json) return print_json(formats_json());
-    Rows rows{{"element", "bits", "exponent", "mantissa", "bias", "max", "specials"}};
-    for (const formats::ElementFormat& format : formats::element_formats()) {
-        rows.push_back({std::string(format.name), fmt::to_string(format.bits),
-                        fmt::to_string(format.exponent_bits), fmt::to_string(format.mantissa_bits),
-                        fmt::to_string(format.bias), fmt::format("{:g}", format.max),
-                        std::string(specials_text(format.specials))});
-    }
-    print(table_text(rows));
-    rows = {{"spec", "stands for"}};
-    for (const formats::NamedSpec& named : formats::named_specs()) {
-        rows.push_back({std::string(named.name), std::string(named.text)});
-    }
-    print("\n" + table_text(rows));
-    rows = {{"recipe", "fprop X, W", "dgrad G, W^T", "wgrad G^T, X^T"}};
-    for (const std::string& name : plan::recipe_names()) {
-        std::vector<std::string> row{name};
-        for (const plan::SlotRecipe& slot : plan::find_recipe(name).slots) {
-            row.push_back(
-                fmt::format("{}, {}", formats::to_string(slot.a), formats::to_string(slot.b)));
-        }
-        rows.push_back(std::move(row));
-    }
-    print("\n" + table_text(rows));
-}
-
 }  // namespace
 
 void add_inspect_kernels(CLI::App& inspect) {
@@ -166,13 +103,6 @@ void add_inspect_kernels(CLI::App& inspect) {
     verb->add_option("--spec-b", arguments->spec_b, "Spec of B where it differs");
     verb->add_flag("--json", arguments->json, "As JSON");
     verb->callback([arguments] { show_kernels(*arguments); });
-}
-
-void add_inspect_formats(CLI::App& inspect) {
-    CLI::App* verb = inspect.add_subcommand("formats", "Element formats, named specs and recipes");
-    auto json = std::make_shared<bool>(false);
-    verb->add_flag("--json", *json, "As JSON");
-    verb->callback([json] { show_formats(*json); });
 }
 
 }  // namespace subbyte::cli

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // subbyte quantize IN --spec S --out OUT
+// subbyte quantize IN --compare S1,S2,...
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,7 +14,9 @@
 #include <vector>
 
 #include "subbyte/cli/output.h"
+#include "subbyte/cli/quantize_compare.h"
 #include "subbyte/cli/verbs.h"
+#include "subbyte/core/error.h"
 #include "subbyte/train/quantize_file.h"
 
 namespace subbyte::cli {
@@ -21,6 +24,7 @@ namespace {
 
 struct Arguments {
     std::string in, spec, out;
+    std::vector<std::string> compare;
     std::uint64_t seed = 0;
     bool json = false;
 };
@@ -60,6 +64,18 @@ std::vector<std::string> to_row(const train::TensorReport& line) {
 }
 
 void run(const Arguments& arguments) {
+    if (!arguments.compare.empty()) {
+        if (!arguments.spec.empty() || !arguments.out.empty()) {
+            throw Error(ErrorCode::kUsage, "--compare takes no --spec and no --out",
+                        "it writes no file; name every spec in --compare");
+        }
+        return compare_specs(arguments.in, arguments.compare, arguments.seed, arguments.json);
+    }
+    if (arguments.spec.empty() || arguments.out.empty()) {
+        throw Error(ErrorCode::kUsage,
+                    arguments.spec.empty() ? "--spec is missing" : "--out is missing",
+                    "give --spec and --out, or --compare with several specs");
+    }
     const formats::QuantSpec spec = formats::parse_spec(arguments.spec);
     const train::QuantizeReport report =
         train::quantize_file(arguments.in, spec, arguments.out, arguments.seed);
@@ -86,12 +102,17 @@ void add_quantize(CLI::App& program) {
     CLI::App* verb = program.add_subcommand(
         "quantize", "Cast the tensors of a file to a format and measure the error");
     auto arguments = std::make_shared<Arguments>();
-    verb->add_option("IN", arguments->in, ".safetensors or .npy file")->required();
-    verb->add_option("--spec", arguments->spec, "How to quantise, e.g. nvfp4 or e4m3:1x128:f32")
+    verb->add_option("IN", arguments->in,
+                     ".safetensors or .npy file; with --compare also a model folder or checkpoint")
         ->required();
+    verb->add_option("--spec", arguments->spec, "How to quantise, e.g. nvfp4 or e4m3:1x128:f32");
     verb->add_option("--out", arguments->out, "Result: codes, scales, dequantised (.safetensors)")
-        ->required()
         ->type_name("FILE");
+    verb->add_option("--compare", arguments->compare,
+                     "Instead of --spec and --out: the error of each of these specs, tensor by "
+                     "tensor")
+        ->delimiter(',')
+        ->type_name("S1,S2,...");
     verb->add_option("--seed", arguments->seed, "Seed of stochastic rounding")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();

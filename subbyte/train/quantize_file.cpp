@@ -117,6 +117,7 @@ formats::QuantizationError quantize_tensor(const std::string& name, const at::Te
     if (packed.global_scale.defined()) {
         written.emplace_back(name + ".global_scale", packed.global_scale);
     }
+    if (packed.signs.defined()) written.emplace_back(name + ".signs", packed.signs);
     written.emplace_back(name + ".dequantized", decoded.view(tensor.sizes()));
     return error;
 }

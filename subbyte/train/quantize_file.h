@@ -31,9 +31,11 @@ struct QuantizeReport {
 
 // Quantises every floating tensor of `in` (.safetensors, or .npy with one tensor named "data") and
 // writes for each tensor NAME to `out` (.safetensors):
-//   NAME.codes          U8 [rows, bytes]: 4-bit codes two per byte, first element in the low nibble
-//   NAME.scales         per tile, row-major over the tile grid: F32, or U8 codes of E8M0 / UE4M3
-//   NAME.global_scale   F32, where the spec has a second level
+//   NAME.codes          U8 [rows, bytes]: a stream of bits per row (formats/code_stream.h); 4-bit
+//                       codes two per byte, first element in the low nibble
+//   NAME.scales         per tile, row-major over the tile grid: F32, or U8 codes of the others
+//   NAME.global_scale   F32, where the spec has a second level: a scalar, or [grid rows, grid cols]
+//   NAME.signs          U8 [16], the sign bits of a rotation with fresh signs
 //   NAME.dequantized    F32 in the tensor's shape
 // Tensors are seen as rows x last dimension; 1-D as one row, a scalar as 1 x 1. Other dtypes than
 // F16, BF16, F32, F64 and FP8 are skipped and reported. The noise of stochastic rounding has the

@@ -71,7 +71,19 @@ TEST_F(General, InspectFormatsListsElementsSpecsAndRecipes) {
     EXPECT_EQ(json["elements"]["e5m2"]["max"], 57344);
     EXPECT_EQ(json["specs"]["nvfp4"], "e2m1:1x16:ue4m3+f32");
     EXPECT_EQ(json["recipes"]["fp8"]["fprop"]["b"], "e4m3:128x128:f32");
-    EXPECT_NE(run("inspect formats").out.find("e2m1:1x16:ue4m3+f32"), std::string::npos);
+    EXPECT_EQ(json["elements"]["e2m3"]["min_positive"], 0.125);
+    EXPECT_EQ(json["elements"]["int8full"]["lowest"], -128);
+    EXPECT_EQ(json["elements"]["e2m1"]["specs"],
+              (std::vector<std::string>{"fp4", "mxfp4", "nvfp4"}));
+    EXPECT_EQ(json["scales"]["ue5m3"]["rules"], std::vector<std::string>{"up"});
+    const std::string text = run("inspect formats").out;
+    for (const char* part : {"e2m1:1x16:ue4m3+f32", "dynamic8",
+                             "The spec mxfp4 is e2m1:1x32:e8m0/floor; the recipe mxfp4 trains with "
+                             "e2m1:1x32:e8m0/rceil.",
+                             "The spec mxfp8 is e4m3:1x32:e8m0/floor; the recipe mxfp8 trains with "
+                             "e4m3:1x32:e8m0/rceil."}) {
+        EXPECT_NE(text.find(part), std::string::npos) << part;
+    }
 }
 
 TEST_F(General, InspectKernelsGivesAReasonForEveryKernelThatDoesNotRun) {

@@ -312,5 +312,71 @@ TEST_F(Quantize, UnknownSpecPointsAtTheCharacter) {
     EXPECT_EQ(file_count(), 1u);
 }
 
+TEST_F(Quantize, CompareGivesTheNumbersOfEachSpecAlone) {
+    Entries in;
+    std::vector<float> values;
+    for (int i = 0; i < 2 * 3 * 40; ++i) values.push_back(std::sin(1.7f * float(i)) * float(i % 7));
+    in["a.weight"] = {"F32", {6, 40}, bytes_of(values)};
+    in["b.weight"] = {"F32", {2, 3, 40}, bytes_of(values)};
+    in["ids"] = {"I64", {1}, std::string(8, '\1')};
+    write("in.safetensors", safetensors(in));
+    const std::vector<std::string> specs{"mxfp4", "nvfp4:sr", "e2m3:row:f32:rht16", "nf4:1x64:f32",
+                                         "nvfp4:rht16fresh:mseden"};
+    std::string list;
+    for (const std::string& spec : specs) list += (list.empty() ? "" : ",") + spec;
+    const Call call = run("quantize in.safetensors --compare " + list + " --seed 3 --json");
+    ASSERT_EQ(call.exit_code, 0) << call.err;
+    const json report = call.json();
+    EXPECT_EQ(report["specs"]["mxfp4"], "e2m1:1x32:e8m0/floor");
+    ASSERT_EQ(report["tensors"].size(), 3u);
+    EXPECT_TRUE(report["tensors"][2].contains("skipped"));
+    EXPECT_EQ(file_count(), 1u);  // nothing is written
+    for (const std::string& spec : specs) {
+        const json alone =
+            run("quantize in.safetensors --spec " + spec + " --seed 3 --out out.safetensors --json")
+                .json();
+        for (int i = 0; i < 2; ++i) {
+            const json& both = report["tensors"][i]["specs"][spec];
+            EXPECT_EQ(report["tensors"][i]["name"], alone["tensors"][i]["name"]);
+            for (const char* key :
+                 {"relative_error", "saturated_share", "underflow_share", "bits_per_value"}) {
+                EXPECT_NEAR(both[key].get<double>(), alone["tensors"][i][key].get<double>(), 1e-12)
+                    << spec << " " << key;
+            }
+        }
+        EXPECT_NEAR(report["total"][spec]["relative_error"].get<double>(),
+                    alone["total"]["relative_error"].get<double>(), 1e-12)
+            << spec;
+    }
+    const Call table = run("quantize in.safetensors --compare mxfp4,nvfp4");
+    EXPECT_EQ(table.exit_code, 0) << table.err;
+    for (const char* part : {"a.weight", "skipped", "total", "bits/value", "4.4000"}) {
+        EXPECT_NE(table.out.find(part), std::string::npos) << part << table.out;
+    }
+}
+
+TEST_F(Quantize, CompareReadsModelFolders) {
+    Entries in;
+    in["layer.weight"] = {"F32", {2, 4}, bytes_of({1, 2, 3, 4, -1, -2, -3, 6})};
+    std::filesystem::create_directories(path("model"));
+    write("model/model.safetensors", safetensors(in));
+    const Call call = run("quantize model --compare e2m1:row:f32,int8:row:f32 --json");
+    ASSERT_EQ(call.exit_code, 0) << call.err;
+    const json report = call.json();
+    EXPECT_EQ(report["tensors"][0]["name"], "layer.weight");
+    EXPECT_NEAR(report["total"]["int8:row:f32"]["bits_per_value"].get<double>(), 16, 1e-12);
+}
+
+TEST_F(Quantize, CompareRefusesWhatItWouldIgnore) {
+    write("good.npy", npy({{1, 2}, {1, 2}}));
+    expect_error(run("quantize good.npy --compare fp8 --spec fp4"), 2, "--compare");
+    expect_error(run("quantize good.npy --compare fp8 --out o.safetensors"), 2, "--compare");
+    expect_error(run("quantize good.npy --out o.safetensors"), 2, "--spec");
+    expect_error(run("quantize missing.npy --compare fp8"), 3, "missing.npy");
+    const Call call = run("quantize good.npy --compare fp8,e2m1:1x16:ue4m4");
+    EXPECT_EQ(call.exit_code, 2);
+    EXPECT_NE(call.err.find("character 11"), std::string::npos) << call.err;
+}
+
 }  // namespace
 }  // namespace subbyte::testing

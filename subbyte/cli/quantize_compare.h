@@ -1,0 +1,18 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace subbyte::cli {
+
+// Prints what each spec would do to every floating tensor of `in`: a .safetensors or .npy file, or
+// the weights of a model folder or checkpoint. One tensor is in memory at a time; nothing is
+// written. Noise is addressed as by `quantize --spec`. Errors: kUsage for the specs (before the
+// file is read), kData for the file.
+void compare_specs(const std::string& in, const std::vector<std::string>& specs, std::uint64_t seed,
+                   bool json);
+
+}  // namespace subbyte::cli
