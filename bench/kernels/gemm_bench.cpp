@@ -116,6 +116,8 @@ void add_benchmarks() {
         {"int8:1x32:f32", "int8:1x32:f32"},
         {"fp8", "e4m3:128x128:f32"},
         {"mxfp8", "mxfp8"},
+        {"mxfp6e2m3", "mxfp6e2m3"},
+        {"mxfp6e3m2", "mxfp6e3m2"},
         {"fp8", "e2m1:128x128:f32"},
         {"bf16", "e2m1:128x128:f32"}};
     for (const Shape& shape : shapes) {

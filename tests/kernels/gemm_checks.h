@@ -25,11 +25,15 @@ struct KernelUnderTest {
 };
 
 inline const std::vector<KernelUnderTest> kKernels{
-    {"avx512_vnni", {"e2m1", "int4", "int8"}, true},
-    {"avx512_bf16", {"e4m3", "e5m2", "e2m1", "int4", "int8", "bf16"}, false},
+    {"avx512_vnni", {"e2m1", "e2m3", "int4", "int8", "mxint8"}, true},
+    {"avx512_bf16",
+     {"e4m3", "e5m2", "e3m4", "e2m3", "e3m2", "e2m1", "int4", "int8", "mxint8", "bf16"},
+     false},
     {"avx2_maddubs", {"e2m1", "int4"}, true},
-    {"avx2_maddwd", {"e2m1", "int4", "int8"}, true},
-    {"avx2_fma", {"e4m3", "e5m2", "e2m1", "int4", "int8", "bf16"}, false},
+    {"avx2_maddwd", {"e2m1", "e2m3", "int4", "int8", "mxint8"}, true},
+    {"avx2_fma",
+     {"e4m3", "e5m2", "e3m4", "e2m3", "e3m2", "e2m1", "int4", "int8", "mxint8", "bf16"},
+     false},
 };
 
 inline bool available(const std::string& kernel) {
@@ -77,6 +81,7 @@ inline double largest_error_over_bound(const Shape& s, const Operand& a, const O
                 std::abs(static_cast<double>(d[static_cast<std::size_t>(i * s.n + j)]) - sum);
             // The second term: subnormal values and results have fewer digits.
             const double bound = roundings * 0x1p-24 * absolute + 0x1p-149 * (1 + sizes);
+            if (std::isnan(error)) return HUGE_VAL;
             worst = std::max(worst, error / bound);
         }
     }

@@ -107,10 +107,10 @@ TEST(PackedGemm, EveryCodeCounts) {
                         constexpr std::uint8_t kLargest[] = {0x77, 0xFF, 0x88, 0x7F, 0x80};
                         if (i / stride < 5) code = kLargest[i / stride];
                         // Finite numbers only, and no bf16 of a size that overflows.
-                        const bool specials = spec->element->specials != formats::Specials::kNone;
                         if (spec->element->bits == 16) {
                             code = i % 2 == 0 ? code : static_cast<std::uint8_t>(0x30 + code % 32);
-                        } else if (specials && (code & 0x7F) >= 0x7C) {
+                        } else if (spec->element->bits == 8 &&
+                                   !std::isfinite(formats::decode(*spec->element, code))) {
                             code &= 0xBF;
                         }
                     }
@@ -278,11 +278,13 @@ TEST(PackedGemm, NothingBehindTheOperandsIsTouched) {
 // Exact block sums, the same scale products and the same order of blocks.
 TEST(PackedGemm, IntegerKernelsGiveTheSameBits) {
     if (max_isa() < Isa::kAvx512) return;
-    for (const std::string element : {"e2m1", "int4", "int8"}) {
+    for (const std::string element : {"e2m1", "int4", "int8", "e2m3"}) {
         for (const auto& [a_tile, b_tile] : kTilePairs) {
             const QuantSpec a_spec = parse_spec(spec_text(element, a_tile));
-            const QuantSpec b_spec =
-                parse_spec(spec_text(element == "int8" ? "int4" : "e2m1", b_tile));
+            const QuantSpec b_spec = parse_spec(spec_text(element == "int8"   ? "int4"
+                                                          : element == "e2m3" ? "mxint8"
+                                                                              : "e2m1",
+                                                          b_tile));
             for (const Shape& s : kShapes) {
                 Operand a = pack(values(s.m * s.k, 1), s.m, s.k, a_spec);
                 Operand b = pack(values(s.n * s.k, 2), s.n, s.k, b_spec);
@@ -294,7 +296,7 @@ TEST(PackedGemm, IntegerKernelsGiveTheSameBits) {
                 };
                 const auto vnni = bits("avx512_vnni");
                 EXPECT_EQ(bits("avx2_maddwd"), vnni);
-                if (element == "int8") continue;
+                if (element == "int8" || element == "e2m3") continue;
                 EXPECT_EQ(bits("avx2_maddubs"), vnni);
             }
         }
@@ -346,7 +348,7 @@ TEST(PackedGemm, RefusalsNameTheReason) {
     }
     EXPECT_EQ(reason("fp4", "int8:tensor:f32", "avx512_vnni"), "");
     EXPECT_EQ(reason("fp4", "fp8", "avx512_vnni"),
-              "operand B is e4m3: this kernel takes e2m1, int4, int8");
+              "operand B is e4m3: this kernel takes e2m1, e2m3, int4, int8, mxint8");
     EXPECT_EQ(reason("fp32", "fp4", "avx512_vnni"), "operand A is fp32");
     EXPECT_EQ(reason("fp4", "e2m1:1x8:f32", "avx512_vnni"),
               "scale tiles of 8 columns: this kernel takes multiples of 16");

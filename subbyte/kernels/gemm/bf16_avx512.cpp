@@ -1,7 +1,7 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that is exact in bfloat16 (FP8, FP4, INT4, INT8, BF16 itself, in any pair) by the
+// Everything that is exact in bfloat16 (8, 6 and 4 bits, BF16 itself, in any pair) by the
 // bfloat16 dot product. Products are exact; a block is summed in float32, then scaled. The result
 // is within (K + blocks + 3) * 2^-24 of the sum of absolute products. The dot product takes
 // subnormal bfloat16 values (below 2^-126) for zero; no 8-bit or 4-bit code is one.
@@ -35,6 +35,7 @@ void with_decoder(const CodeRows& source, const Work& work) {
     };
     switch (source.element->bits) {
         case 4: call.template operator()<NibbleToBf16>(); break;
+        case 6: call.template operator()<SixToBf16>(); break;
         case 16: call.template operator()<Bf16ToBf16>(); break;
         default:
             if (source.element->kind == formats::ElementKind::kInteger) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <mutex>
 
@@ -18,7 +19,9 @@ CodeValues make(const formats::ElementFormat& element) {
         throw Error(ErrorCode::kInternal, fmt::format("no table of {} codes", element.name));
     }
     CodeValues values{};
-    values.unit = element.kind == formats::ElementKind::kFloat ? 0.5f : 1.0f;
+    values.unit = formats::power_of_two(element.kind == formats::ElementKind::kFloat
+                                            ? 1 - element.bias - element.mantissa_bits
+                                            : -element.bias);
     for (std::uint32_t i = 0; i < 256; ++i) {
         const float value =
             formats::decode(element, i % static_cast<std::uint32_t>(element.code_count()));
@@ -30,8 +33,9 @@ CodeValues make(const formats::ElementFormat& element) {
         values.f32[i] = value;
         values.bf16_low[i] = static_cast<std::uint8_t>(bits >> 16);
         values.bf16_high[i] = static_cast<std::uint8_t>(bits >> 24);
-        if (element.bits == 4 && i < 16) {
-            values.integers[i] = static_cast<std::int8_t>(value / values.unit);
+        const float integer = value / values.unit;
+        if (std::abs(integer) <= 128 && integer < 128) {
+            values.integers[i] = static_cast<std::int8_t>(integer);
         }
     }
     return values;

@@ -26,7 +26,9 @@ public:
         std::memset(copy_, 0, sizeof copy_);
         if (n > 0) {
             std::memcpy(copy_, bytes_, static_cast<std::size_t>((n * kBits + 7) / 8));
-            if (kBits == 4 && n % 2 != 0) copy_[n / 2] &= 0x0F;
+            if (n * kBits % 8 != 0) {
+                copy_[n * kBits / 8] &= static_cast<std::uint8_t>((1 << n * kBits % 8) - 1);
+            }
         }
         bytes_ = copy_;
     }
@@ -76,6 +78,45 @@ struct Int8ToInt16 {
     explicit Int8ToInt16(const CodeValues*) {}
     I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
         return _mm256_cvtepi8_epi16(load128(Codes<kCodes, 8>(row.codes, col, k).bytes()));
+    }
+};
+
+// Eight codes of 6 bits, one per lane.
+inline I six_bit_codes(const std::uint8_t* p) {
+    std::uint64_t raw = 0;
+    std::memcpy(&raw, p, 6);
+    const I even = _mm256_srlv_epi64(set64(raw), _mm256_setr_epi64x(0, 12, 24, 36));
+    const I odd = _mm256_srlv_epi64(set64(raw), _mm256_setr_epi64x(6, 18, 30, 42));
+    return and_(interleave_low(even, odd), set(63u));
+}
+
+struct SixToInt16 {
+    static constexpr int kCodes = 16;
+    const std::int8_t* integers;
+    explicit SixToInt16(const CodeValues* values) : integers(values->integers) {}
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        const Codes<kCodes, 6> codes(row.codes, col, k);
+        const auto lookup = [&](const std::uint8_t* p) {  // the bytes behind are shifted out
+            const I words =
+                _mm256_i32gather_epi32(reinterpret_cast<const int*>(integers), six_bit_codes(p), 1);
+            return _mm256_srai_epi32(shift_left<24>(words), 24);
+        };
+        return _mm256_permute4x64_epi64(
+            _mm256_packs_epi32(lookup(codes.bytes()), lookup(codes.bytes() + 6)), 0xD8);
+    }
+};
+
+// 6-bit and 8-bit codes -> float by the table of all values.
+template <int kBits>
+struct TableToFloat {
+    static constexpr int kCodes = 8;
+    const float* table;
+    explicit TableToFloat(const CodeValues* values) : table(values->f32) {}
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        const Codes<kCodes, kBits> codes(row.codes, col, k);
+        const I indices =
+            kBits == 6 ? six_bit_codes(codes.bytes()) : _mm256_cvtepu8_epi32(load64(codes.bytes()));
+        return bits(_mm256_i32gather_ps(table, indices, 4));
     }
 };
 

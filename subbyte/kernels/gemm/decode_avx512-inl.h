@@ -5,6 +5,9 @@
 // of a row, from column `col` on, zero behind the end of the row. Nothing behind the row is read.
 #pragma once
 
+#include <algorithm>
+#include <array>
+
 #include "subbyte/kernels/gemm/panels.h"
 #include "subbyte/kernels/simd/avx512-inl.h"
 
@@ -39,6 +42,52 @@ struct Int8ToInt8 {
     explicit Int8ToInt8(const CodeValues*) {}
     I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
         return _mm512_maskz_loadu_epi8(mask64(k - col), row.codes + col);
+    }
+};
+
+// Up to 64 codes of 6 bits from column `col` on, one per byte; bytes from the end of the row on are
+// left over.
+inline I six_bit_codes(const std::uint8_t* row, std::int64_t col, std::int64_t n) {
+    const std::int64_t bytes = (std::min<std::int64_t>(n, 64) * 6 + 7) / 8;
+    const I packed = _mm512_maskz_loadu_epi8(mask64(bytes), row + col * 6 / 8);
+    // Six bytes, eight codes, to each 64 bits.
+    alignas(64) static constexpr auto kSpread = [] {
+        std::array<std::uint8_t, 64> index{};
+        for (std::size_t i = 0; i < 64; ++i) {
+            index[i] = static_cast<std::uint8_t>(std::min<std::size_t>(i / 8 * 6 + i % 8, 63));
+        }
+        return index;
+    }();
+    const I spread = _mm512_permutexvar_epi8(_mm512_load_si512(kSpread.data()), packed);
+    const I shifts = _mm512_set1_epi64(0x2A241E18120C0600);  // 42, 36, ... 6, 0
+    return _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, spread), _mm512_set1_epi8(63));
+}
+
+struct SixToInt8 {
+    static constexpr int kCodes = 64;
+    I table;
+    explicit SixToInt8(const CodeValues* values) : table(_mm512_load_si512(values->integers)) {}
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        return _mm512_maskz_permutexvar_epi8(mask64(k - col),
+                                             six_bit_codes(row.codes, col, k - col), table);
+    }
+};
+
+// 6-bit codes -> bfloat16.
+struct SixToBf16 {
+    static constexpr int kCodes = 32;
+    I low, high;
+    explicit SixToBf16(const CodeValues* values)
+        : low(_mm512_load_si512(values->bf16_low)), high(_mm512_load_si512(values->bf16_high)) {}
+    I operator()(const CodeRow& row, std::int64_t col, std::int64_t k) const {
+        const std::int64_t n = std::min<std::int64_t>(k - col, kCodes);
+        const I words =
+            _mm512_cvtepu8_epi16(_mm512_castsi512_si256(six_bit_codes(row.codes, col, n)));
+        const I codes = _mm512_or_si512(words, _mm512_slli_epi16(words, 8));
+        return _mm512_maskz_mov_epi16(
+            mask32(n),
+            _mm512_mask_blend_epi8(0xAAAAAAAAAAAAAAAA, _mm512_permutexvar_epi8(codes, low),
+                                   _mm512_permutexvar_epi8(codes, high)));
     }
 };
 

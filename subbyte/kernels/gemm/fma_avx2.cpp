@@ -34,14 +34,17 @@ void with_decoder(const CodeRows& source, const Work& work) {
     };
     switch (source.element->bits) {
         case 4: call.template operator()<NibbleToFloat>(); break;
+        case 6: call.template operator()<TableToFloat<6>>(); break;
         case 16: call.template operator()<Bf16ToFloat>(); break;
         default:
             if (source.element->kind == formats::ElementKind::kInteger) {
                 call.template operator()<Int8ToFloat>();
             } else if (source.element->exponent_bits == 5) {
                 call.template operator()<E5m2ToFloat>();
-            } else {
+            } else if (source.element->exponent_bits == 4) {
                 call.template operator()<E4m3ToFloat>();
+            } else {
+                call.template operator()<TableToFloat<8>>();
             }
     }
 }

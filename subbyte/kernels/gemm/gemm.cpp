@@ -67,7 +67,7 @@ void run_reference(const GemmProblem& p, const GemmOperands& operands) {
     });
 }
 
-// The integer kernels multiply E2M1 doubled.
+// The integer kernels multiply E2M1 doubled and E2M3 times 8.
 template <const PanelKernel& (*kPanels)(int)>
 void run_integers(const GemmProblem& p, const GemmOperands& operands) {
     const PanelKernel& kernel = kPanels(scale_block(p));
@@ -81,7 +81,7 @@ void run_integers(const GemmProblem& p, const GemmOperands& operands) {
 // Power-of-two scales go into the decoded values where these stay far from the limits of float32.
 template <const PanelKernel& (*kPanels)(int)>
 void run_folded(const GemmProblem& p, const GemmOperands& operands) {
-    PanelOptions options{.factor = guard_factor(p)};
+    PanelOptions options{.factor = float_factor(p)};
     options.fold_a = powers_in_range(operands.a, p.a, p.m, p.k, true);
     options.fold_b = powers_in_range(operands.b, p.b, p.n, p.k, true);
     GemmProblem rest = p;  // with the tiles that still cut K
@@ -92,10 +92,13 @@ void run_folded(const GemmProblem& p, const GemmOperands& operands) {
 
 Refusal refuse_nibbles(const GemmProblem& p) { return refuse_pair(p, {"e2m1", "int4"}); }
 
-Refusal refuse_integers(const GemmProblem& p) { return refuse_pair(p, {"e2m1", "int4", "int8"}); }
+Refusal refuse_integers(const GemmProblem& p) {
+    return refuse_pair(p, {"e2m1", "e2m3", "int4", "int8", "mxint8"});
+}
 
 Refusal refuse_floats(const GemmProblem& p) {
-    return refuse_pair(p, {"e4m3", "e5m2", "e2m1", "int4", "int8", "bf16"});
+    return refuse_pair(
+        p, {"e4m3", "e5m2", "e3m4", "e2m3", "e3m2", "e2m1", "int4", "int8", "mxint8", "bf16"});
 }
 
 Refusal refuse_bf16(const GemmProblem& p) {

@@ -38,11 +38,11 @@ struct GemmRun {
 
 // Walks the ordered list and runs the first kernel that accepts. Entries of this list, with the
 // elements they take in any pair and what bounds the error, in units of 2^-24 * sum |a * b|:
-//   avx512_vnni   int8, int4, e2m1         blocks + 6
-//   avx512_bf16   those, e4m3, e5m2, bf16  K + blocks + 6
-//   avx2_maddubs  int4, e2m1               blocks + 6; the bits of avx512_vnni
-//   avx2_maddwd   int8, int4, e2m1         blocks + 6; the bits of avx512_vnni
-//   avx2_fma      those of avx512_bf16     K + blocks + 6
+//   avx512_vnni   int8, mxint8, int4, e2m1, e2m3       blocks + 6
+//   avx512_bf16   those, e4m3, e5m2, e3m4, e3m2, bf16  K + blocks + 6
+//   avx2_maddubs  int4, e2m1                           blocks + 6; the bits of avx512_vnni
+//   avx2_maddwd   those of avx512_vnni                 blocks + 6; the bits of avx512_vnni
+//   avx2_fma      those of avx512_bf16                 K + blocks + 6
 //   decode_dense  everything: decodes both operands and calls the dense matmul (emulated)
 //   reference     everything: double-precision triple loop over decoded operands
 // The first five multiply the packed codes. Blocks are K / 128 where all tiles are multiples of 128

@@ -1,8 +1,8 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// INT8, INT4 and E2M1 (doubled) widened to int16, by the multiply-add of int16 pairs. Block sums
-// are exact; the bits of the result are those of the VNNI kernel.
+// INT8, INT4, E2M1 (doubled) and E2M3 (times 8) widened to int16, by the multiply-add of int16
+// pairs. Block sums are exact; the bits of the result are those of the VNNI kernel.
 #include "subbyte/kernels/gemm/kernels.h"
 #include "subbyte/kernels/gemm/tiles_avx2-inl.h"
 
@@ -25,16 +25,19 @@ struct Int16Dot {
 };
 
 void pack_a(const CodeRows& source, std::int64_t first, int, std::uint8_t* data, std::int32_t*) {
-    (source.element->bits == 4 ? pack_rows<NibbleToInt16> : pack_rows<Int8ToInt16>)(source, first,
-                                                                                    data);
+    switch (source.element->bits) {
+        case 4: return pack_rows<NibbleToInt16>(source, first, data);
+        case 6: return pack_rows<SixToInt16>(source, first, data);
+        default: return pack_rows<Int8ToInt16>(source, first, data);
+    }
 }
 
 void pack_b(const CodeRows& source, std::int64_t first, int, std::uint8_t* data, std::int32_t*) {
     const auto none = [](std::int64_t, int, I) {};
-    if (source.element->bits == 4) {
-        pack_columns<NibbleToInt16>(source, first, data, none);
-    } else {
-        pack_columns<Int8ToInt16>(source, first, data, none);
+    switch (source.element->bits) {
+        case 4: return pack_columns<NibbleToInt16>(source, first, data, none);
+        case 6: return pack_columns<SixToInt16>(source, first, data, none);
+        default: return pack_columns<Int8ToInt16>(source, first, data, none);
     }
 }
 

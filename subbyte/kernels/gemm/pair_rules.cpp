@@ -56,6 +56,13 @@ float guard(const QuantSpec& spec) {
 
 float unit(const QuantSpec& spec) { return code_values(*spec.element).unit; }
 
+// 8-bit integers are decoded to integers, whatever they count in.
+float float_unit(const QuantSpec& spec) {
+    const bool byte =
+        spec.element->kind == formats::ElementKind::kInteger && spec.element->bits == 8;
+    return byte ? unit(spec) : 1.0f;
+}
+
 }  // namespace
 
 int scale_block(const GemmProblem& problem) {
@@ -66,10 +73,12 @@ int scale_block(const GemmProblem& problem) {
     return 0;
 }
 
-float guard_factor(const GemmProblem& problem) { return guard(problem.a) * guard(problem.b); }
+float float_factor(const GemmProblem& problem) {
+    return float_unit(problem.a) * float_unit(problem.b) * guard(problem.a) * guard(problem.b);
+}
 
 float integer_factor(const GemmProblem& problem) {
-    return unit(problem.a) * unit(problem.b) * guard_factor(problem);
+    return unit(problem.a) * unit(problem.b) * guard(problem.a) * guard(problem.b);
 }
 
 Refusal refuse_pair(const GemmProblem& problem, std::initializer_list<std::string_view> elements) {

@@ -14,10 +14,10 @@ namespace subbyte::kernels {
 // spans the whole of K sets no limit.
 int scale_block(const GemmProblem& problem);
 
-// What multiplies sums of products of codes and tile scales: the guard of MX scales.
-float guard_factor(const GemmProblem& problem);
-
-// What multiplies sums of products of integers: E2M1 codes count in halves, and the guard.
+// What multiplies the scaled sums of products in the end: the guard of MX scales, and what the
+// integers count in where a code was decoded to an integer (E2M1: halves, MXINT8: 1/64). The
+// kernels that decode to floats do so for 8-bit integers only.
+float float_factor(const GemmProblem& problem);
 float integer_factor(const GemmProblem& problem);
 
 // Why a kernel that decodes `elements` (names) and works in blocks of 16 to 128 codes does not

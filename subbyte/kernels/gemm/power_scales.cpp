@@ -15,8 +15,10 @@ bool is_zero(const formats::PackedView& view, const formats::QuantSpec& spec, co
     const std::int64_t col = tile % grid.grid_cols * grid.tile_cols;
     const std::int64_t begin = formats::row_bytes(spec, col);
     const std::int64_t end = formats::row_bytes(spec, std::min(k, col + grid.tile_cols));
+    // Without the signs, where these stand in the same place of each byte.
+    const int bits = spec.element->bits;
     const bool sign = spec.element->kind == formats::ElementKind::kFloat;
-    const int magnitude = !sign ? 0xFF : spec.element->bits == 4 ? 0x77 : 0x7F;
+    const int magnitude = sign && bits == 4 ? 0x77 : sign && bits == 8 ? 0x7F : 0xFF;
     for (std::int64_t r = row; r < std::min(rows, row + grid.tile_rows); ++r) {
         const std::uint8_t* const codes = view.codes + r * stride;
         const auto nonzero = [&](std::uint8_t byte) { return (byte & magnitude) != 0; };

@@ -1,10 +1,10 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// INT8, INT4 and E2M1 (doubled: an integer up to 12) by the VNNI dot product of signed with
-// unsigned bytes. B is stored as value + 128; what that adds, 128 * (sum of the block of A), is
-// taken off in the start value of each sum. Block sums are exact, so the result is within
-// (blocks + 3) * 2^-24 of the sum of absolute products.
+// INT8, INT4, E2M1 (doubled: an integer up to 12) and E2M3 (times 8: up to 60) by the VNNI dot
+// product of signed with unsigned bytes. B is stored as value + 128; what that adds, 128 * (sum of
+// the block of A), is taken off in the start value of each sum. Block sums are exact, so the result
+// is within (blocks + 3) * 2^-24 of the sum of absolute products.
 #include "subbyte/kernels/gemm/kernels.h"
 #include "subbyte/kernels/gemm/tiles_avx512-inl.h"
 
@@ -49,14 +49,20 @@ void pack_a_as(const CodeRows& source, std::int64_t first, int block, std::uint8
 
 void pack_a(const CodeRows& source, std::int64_t first, int block, std::uint8_t* data,
             std::int32_t* sums) {
-    (source.element->bits == 4 ? pack_a_as<NibbleToInt8>
-                               : pack_a_as<Int8ToInt8>)(source, first, block, data, sums);
+    switch (source.element->bits) {
+        case 4: return pack_a_as<NibbleToInt8>(source, first, block, data, sums);
+        case 6: return pack_a_as<SixToInt8>(source, first, block, data, sums);
+        default: return pack_a_as<Int8ToInt8>(source, first, block, data, sums);
+    }
 }
 
 void pack_b(const CodeRows& source, std::int64_t first, int, std::uint8_t* data, std::int32_t*) {
-    (source.element->bits == 4
-         ? pack_columns<NibbleToInt8>
-         : pack_columns<Int8ToInt8>)(source, first, data, _mm512_set1_epi8(-128));
+    const I flip = _mm512_set1_epi8(-128);
+    switch (source.element->bits) {
+        case 4: return pack_columns<NibbleToInt8>(source, first, data, flip);
+        case 6: return pack_columns<SixToInt8>(source, first, data, flip);
+        default: return pack_columns<Int8ToInt8>(source, first, data, flip);
+    }
 }
 
 // One tile with 16 codes per scale: the block of B stays in registers, rows inside.
