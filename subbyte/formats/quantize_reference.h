@@ -39,13 +39,12 @@ struct PackedView {
 // The one definition of quantisation: scalar, slow, obviously right. Every kernel is compared with
 // it bit by bit. In float32 with subnormals kept, whatever the mode of the calling thread:
 //
-// clang-format off
-//   scale                stored                                   element code                value
-//   f32                  amax / max                               encode(x / scale)           q * scale
-//   e8m0                 a power of two, by the rule              encode(x / scale)           q * scale
-//   ue4m3, ue5m3(h)      RNE((amax / max) * encode)               encode(clamp(x * r))        (q * scale) * decode
-//   f32, e8m0 with +f32  as above, of amax * encode               encode(clamp(x * r))        (q * scale) * decode
-// clang-format on
+//   scale            stored                       element code          value
+//   f32              amax / max                   encode(x / scale)     q * scale
+//   e8m0             a power of two, by the rule  encode(x / scale)     q * scale
+//   ue4m3, ue5m3(h)  RNE((amax / max) * encode)   encode(clamp(x * r))  (q * scale) * decode
+//   f32+f32          (amax * encode) / max        encode(clamp(x * r))  (q * scale) * decode
+//   e8m0+f32         by the rule of amax * encode encode(clamp(x * r))  (q * scale) * decode
 //
 // r = min(1 / (scale * decode), FLT_MAX); clamp to what the element holds; encode and decode are
 // those of second_level(), 1 without one. tile_scale.h has the other orders of operations and the
