@@ -23,7 +23,7 @@ enum class Scaling : std::int32_t {
     kDivideByReciprocal
 };
 
-// The scales of neighbouring tiles, one entry each; room for `count` rounded up to 16.
+// The scales of neighbouring tiles, one entry each; room for `count` rounded up to 16, and 16 more.
 struct TileFactors {
     float* scale;           // FP32: what is stored, and the divisor
     float* reciprocal;      // multiplier; 1 / scale rounded to nearest for kDivideByReciprocal

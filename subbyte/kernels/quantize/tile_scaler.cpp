@@ -13,7 +13,6 @@ namespace {
 using formats::QuantSpec;
 using formats::ScaleFormat;
 using formats::ScaleRule;
-using formats::Tile;
 
 ScaleProblem scale_problem(const QuantSpec& spec) {
     if (!spec.is_scaled()) return {};
@@ -31,9 +30,8 @@ ScaleProblem scale_problem(const QuantSpec& spec) {
     return problem;
 }
 
-// Rules and levels that RowOps::scales() does not know.
+// Rules that RowOps::scales() does not know.
 bool is_rare(const QuantSpec& spec) {
-    if (spec.level_tile != Tile::tensor()) return true;
     switch (spec.scale) {
         case ScaleFormat::kNone: return false;
         case ScaleFormat::kE8m0: return spec.second_level || spec.rule == ScaleRule::kNearest;
@@ -55,12 +53,18 @@ TileScaler::TileScaler(const RowOps& ops, const QuantSpec& spec, const formats::
 
 void TileScaler::find_levels(std::span<const std::uint32_t> amax, float* global_scale) {
     std::vector<std::uint32_t> largest(static_cast<std::size_t>(level_grid_.count()), 0);
-    for (std::int64_t i = 0; i < grid_.count(); ++i) {
-        const std::int64_t row = i / grid_.grid_cols * grid_.tile_rows;
-        const std::int64_t col = i % grid_.grid_cols * grid_.tile_cols;
-        const std::uint32_t bits = amax[static_cast<std::size_t>(i)];
-        std::uint32_t& level = largest[static_cast<std::size_t>(level_grid_.index(row, col))];
+    const auto raise = [](std::uint32_t& level, std::uint32_t bits) {
         if (bits < formats::kInfinityBits) level = std::max(level, bits);
+    };
+    if (largest.size() == 1) {
+        for (const std::uint32_t bits : amax) raise(largest[0], bits);
+    } else {
+        for (std::int64_t i = 0; i < grid_.count(); ++i) {
+            const std::int64_t row = i / grid_.grid_cols * grid_.tile_rows;
+            const std::int64_t col = i % grid_.grid_cols * grid_.tile_cols;
+            raise(largest[static_cast<std::size_t>(level_grid_.index(row, col))],
+                  amax[static_cast<std::size_t>(i)]);
+        }
     }
     const IeeeFloatScope exact;
     for (const std::uint32_t bits : largest) {
@@ -73,18 +77,32 @@ void TileScaler::find_levels(std::span<const std::uint32_t> amax, float* global_
 void TileScaler::scale(const std::uint32_t* amax, std::int64_t row, std::int64_t col,
                        std::int64_t down, std::int64_t across, float raise,
                        const TileFactors& tiles) const {
+    const auto level_of = [&](std::int64_t i) {
+        const std::int64_t r = (row + i / across) * grid_.tile_rows;
+        const std::int64_t c = (col + i % across) * grid_.tile_cols;
+        return levels_[static_cast<std::size_t>(level_grid_.index(r, c))];
+    };
+    const std::int64_t count = down * across;
     if (!one_by_one_) {
         ScaleProblem problem = problem_;
         problem.raise = raise;
-        return ops_.scales(problem, amax, down * across, tiles);
+        if (levels_.size() <= 1) return ops_.scales(problem, amax, count, tiles);
+        // Tiles side by side under one level at a time. What a call writes past its last tile
+        // belongs to the next.
+        const std::int64_t most = level_grid_.tile_cols / grid_.tile_cols;
+        for (std::int64_t i = 0; i < count;) {
+            const std::int64_t in_row = across - i % across;
+            const std::int64_t in_patch = most - (col + i % across) % most;
+            const std::int64_t run = std::min(in_row, in_patch);
+            problem.level = level_of(i);
+            ops_.scales(problem, amax + i, run, tiles.from(i));
+            i += run;
+        }
+        return;
     }
     const bool multiplies = formats::is_ue(spec_.scale) || spec_.second_level;
-    for (std::int64_t i = 0; i < down * across; ++i) {
-        const std::int64_t r = (row + i / across) * grid_.tile_rows;
-        const std::int64_t c = (col + i % across) * grid_.tile_cols;
-        const formats::SecondLevel level =
-            levels_.empty() ? formats::SecondLevel{}
-                            : levels_[static_cast<std::size_t>(level_grid_.index(r, c))];
+    for (std::int64_t i = 0; i < count; ++i) {
+        const formats::SecondLevel level = levels_.empty() ? formats::SecondLevel{} : level_of(i);
         const formats::TileScale tile = formats::tile_scale(spec_, amax[i], level, raise);
         tiles.scale[i] = tile.scale;
         tiles.reciprocal[i] = tile.factor;

@@ -63,6 +63,11 @@ struct Chunking {
     }
 };
 
+// Entries of tiles are read and written 16 at a time, from any tile on.
+std::size_t tile_room(std::int64_t count) {
+    return static_cast<std::size_t>((count + 15) / 16 * 16 + 16);
+}
+
 struct Scratch {
     AlignedBuffer<float> values;
     AlignedBuffer<std::uint8_t> codes;
@@ -78,7 +83,7 @@ struct Scratch {
         AlignedBuffer<std::uint8_t> codes;
 
         TileFactors reserve(std::int64_t count) {
-            const auto room = static_cast<std::size_t>((count + 15) / 16 * 16);
+            const std::size_t room = tile_room(count);
             float* const floats = scales.reserve(3 * room);
             return {floats, floats + room, floats + 2 * room, scalings.reserve(room),
                     codes.reserve(room)};
@@ -87,7 +92,7 @@ struct Scratch {
     Factors plain, raised;
 
     std::uint32_t* zero_amax(std::int64_t count) {
-        const auto room = static_cast<std::size_t>((count + 15) / 16 * 16);
+        const std::size_t room = tile_room(count);
         std::uint32_t* const tiles = amax.reserve(room);
         std::fill_n(tiles, room, 0u);
         return tiles;
