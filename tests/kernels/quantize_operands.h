@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "subbyte/kernels/quantize/quantize.h"
@@ -93,27 +94,53 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
 
 inline constexpr NoiseAddress kNoise{0x123456789ABCDEF0, 3, 5, 9};
 
-// Quantises with the reference and with `kernel`; every output must have the same bits.
-inline void expect_equal(const MatrixView& source, const std::string& text,
-                         const std::string& kernel, const std::string& where) {
-    const QuantSpec spec = parse_spec(text);
-    Packed expected(spec, source.rows, source.cols), actual(spec, source.rows, source.cols);
-    formats::quantize_reference(source, spec, kNoise, expected.view());
+// What the reference makes of a matrix.
+struct Expected {
+    MatrixView source;
+    std::string text;
+    QuantSpec spec = parse_spec(text);
+    Packed packed{spec, source.rows, source.cols};
+    std::vector<float> values;
+
+    Expected(const MatrixView& matrix, std::string spec_text)
+        : source(matrix), text(std::move(spec_text)) {
+        values.resize(static_cast<std::size_t>(source.rows * source.cols));
+        formats::quantize_reference(source, spec, kNoise, packed.view());
+        formats::dequantize_reference(packed.view(), spec, source.rows, source.cols, values.data());
+    }
+};
+
+// Quantises with `kernel`; every output must have the bits of the reference.
+inline void expect_equal(Expected& expected, const std::string& kernel, const std::string& where) {
+    const MatrixView& source = expected.source;
+    const QuantSpec& spec = expected.spec;
+    Packed actual(spec, source.rows, source.cols);
     const Forced forced(kernel);
     quantize(source, spec, kNoise, actual.view());
-    const std::string what = kernel + " " + text + " " + where + " " + std::to_string(source.rows) +
-                             "x" + std::to_string(source.cols);
-    EXPECT_EQ(actual.codes, expected.codes) << what;
-    EXPECT_TRUE(same_bits(actual.scales, expected.scales)) << what;
-    EXPECT_EQ(actual.scale_codes, expected.scale_codes) << what;
-    EXPECT_EQ(actual.levels, expected.levels) << what;
-    EXPECT_EQ(actual.signs, expected.signs) << what;
+    const std::string what = kernel + " " + expected.text + " " + where + " " +
+                             std::to_string(source.rows) + "x" + std::to_string(source.cols);
+    EXPECT_EQ(actual.codes, expected.packed.codes) << what;
+    EXPECT_TRUE(same_bits(actual.scales, expected.packed.scales)) << what;
+    EXPECT_EQ(actual.scale_codes, expected.packed.scale_codes) << what;
+    EXPECT_EQ(actual.levels, expected.packed.levels) << what;
+    EXPECT_EQ(actual.signs, expected.packed.signs) << what;
 
-    const auto count = static_cast<std::size_t>(source.rows * source.cols);
-    std::vector<float> values(count), decoded(count);
-    formats::dequantize_reference(expected.view(), spec, source.rows, source.cols, values.data());
-    dequantize(expected.view(), spec, source.rows, source.cols, decoded.data());
-    EXPECT_TRUE(same_bits(decoded, values)) << what << " decoded";
+    std::vector<float> decoded(expected.values.size());
+    dequantize(expected.packed.view(), spec, source.rows, source.cols, decoded.data());
+    EXPECT_TRUE(same_bits(decoded, expected.values)) << what << " decoded";
+}
+
+inline void expect_equal(const MatrixView& source, const std::string& text,
+                         const std::string& kernel, const std::string& where) {
+    Expected expected(source, text);
+    expect_equal(expected, kernel, where);
+}
+
+// The same for all vector kernels.
+inline void expect_all_equal(const MatrixView& source, const std::string& text,
+                             const std::string& where) {
+    Expected expected(source, text);
+    for (const std::string& kernel : vector_kernels()) expect_equal(expected, kernel, where);
 }
 
 inline MatrixView contiguous(const std::vector<float>& x, std::int64_t rows, std::int64_t cols) {
