@@ -1,0 +1,103 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// See elementwise.h. Included by one file per instruction set.
+#pragma once
+
+#include <cmath>
+
+#include "subbyte/kernels/elementwise/elementwise_ops.h"
+#include "subbyte/kernels/elementwise/vector16-inl.h"
+
+namespace subbyte::kernels {
+namespace {
+
+// Largest value of a row. NaN is passed over: it comes back out of the sum of the exponentials.
+inline float row_max(const float* x, std::int64_t count) {
+    Floats most = all(-__builtin_inff());
+    std::int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+        const Floats v = load(x + i);
+        most = v > most ? v : most;
+    }
+    if (i < count) {
+        const Floats v = load_part(x + i, count - i, -__builtin_inff());
+        most = v > most ? v : most;
+    }
+    return largest(most);
+}
+
+float cross_entropy_row(float* x, std::int64_t count, std::int64_t label, bool gradient) {
+    const float most = row_max(x, count);
+    Floats sums = {};
+    std::int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) sums += exp(load(x + i) - most);
+    if (i < count) sums += exp(load_part(x + i, count - i, -__builtin_inff()) - most);
+    const float total = sum(sums);
+    const float loss = (std::log(total) + most) - x[label];
+    if (!gradient) return loss;
+
+    const float scale = 1.0f / total;
+    for (i = 0; i + kLanes <= count; i += kLanes) {
+        store(x + i, exp(load(x + i) - most) * scale);
+    }
+    if (i < count) {
+        const Floats part = load_part(x + i, count - i, 0.0f);
+        store_part(x + i, count - i, exp(part - most) * scale);
+    }
+    x[label] -= 1.0f;
+    return loss;
+}
+
+inline Floats sigmoid(Floats x) { return 1.0f / (1.0f + exp(-x)); }
+
+void swiglu_span(const float* gate, const float* up, std::int64_t count, float* out,
+                 std::uint16_t* saved_gate, std::uint16_t* saved_up) {
+    std::int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+        const Floats a = load(gate + i), b = load(up + i);
+        store(out + i, a * sigmoid(a) * b);
+        if (saved_gate != nullptr) {
+            store(saved_gate + i, a);
+            store(saved_up + i, b);
+        }
+    }
+    if (i == count) return;
+    const Floats a = load_part(gate + i, count - i, 0.0f), b = load_part(up + i, count - i, 0.0f);
+    store_part(out + i, count - i, a * sigmoid(a) * b);
+    if (saved_gate != nullptr) {
+        store_part(saved_gate + i, count - i, a);
+        store_part(saved_up + i, count - i, b);
+    }
+}
+
+// d silu(a) / da = s (1 + a (1 - s)) with s = sigmoid(a).
+template <typename T>
+void swiglu_backward_span(const T* gate, const T* up, const float* g, std::int64_t count,
+                          float* gate_gradient, float* up_gradient) {
+    std::int64_t i = 0;
+    const auto gradients = [](Floats a, Floats b, Floats d, Floats* da, Floats* db) {
+        const Floats s = sigmoid(a);
+        *da = d * b * (s * (1.0f + a * (1.0f - s)));
+        *db = d * (a * s);
+    };
+    Floats da, db;
+    for (; i + kLanes <= count; i += kLanes) {
+        gradients(load(gate + i), load(up + i), load(g + i), &da, &db);
+        store(gate_gradient + i, da);
+        store(up_gradient + i, db);
+    }
+    if (i == count) return;
+    const std::int64_t rest = count - i;
+    gradients(load_part(gate + i, rest, T{}), load_part(up + i, rest, T{}),
+              load_part(g + i, rest, 0.0f), &da, &db);
+    store_part(gate_gradient + i, rest, da);
+    store_part(up_gradient + i, rest, db);
+}
+
+constexpr ElementwiseOps kElementwiseOps = {cross_entropy_row, swiglu_span,
+                                            swiglu_backward_span<float>,
+                                            swiglu_backward_span<std::uint16_t>};
+
+}  // namespace
+}  // namespace subbyte::kernels

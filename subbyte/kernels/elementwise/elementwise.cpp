@@ -1,0 +1,74 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/kernels/elementwise/elementwise.h"
+
+#include <algorithm>
+
+#include "subbyte/core/cpu.h"
+#include "subbyte/core/float_mode.h"
+#include "subbyte/core/parallel.h"
+#include "subbyte/kernels/elementwise/elementwise_ops.h"
+
+namespace subbyte::kernels {
+namespace {
+
+const ElementwiseOps& ops() {
+    switch (max_isa()) {
+        case Isa::kAvx512: return avx512_elementwise_ops();
+        case Isa::kAvx2: return avx2_elementwise_ops();
+        case Isa::kReference: break;
+    }
+    return portable_elementwise_ops();
+}
+
+// Cuts at multiples of the vector width, so that a thread's share never changes a value.
+void for_spans(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>& body) {
+    constexpr std::int64_t kSpan = 4096;
+    parallel_for((count + kSpan - 1) / kSpan, 4, [&](std::int64_t begin, std::int64_t end) {
+        const IeeeFloatScope ieee;
+        const std::int64_t first = begin * kSpan, last = std::min(count, end * kSpan);
+        body(first, last - first);
+    });
+}
+
+}  // namespace
+
+void softmax_cross_entropy(float* logits, const std::int64_t* labels, std::int64_t rows,
+                           std::int64_t vocabulary, bool gradient, float* losses) {
+    parallel_for(rows, 1, [&](std::int64_t begin, std::int64_t end) {
+        const IeeeFloatScope ieee;
+        for (std::int64_t r = begin; r < end; ++r) {
+            float* row = logits + r * vocabulary;
+            if (labels[r] >= 0) {
+                losses[r] = ops().cross_entropy_row(row, vocabulary, labels[r], gradient);
+                continue;
+            }
+            losses[r] = 0.0f;
+            if (gradient) std::fill_n(row, vocabulary, 0.0f);
+        }
+    });
+}
+
+void swiglu(const float* gate, const float* up, std::int64_t count, float* out,
+            std::uint16_t* saved_gate, std::uint16_t* saved_up) {
+    for_spans(count, [&](std::int64_t i, std::int64_t n) {
+        ops().swiglu(gate + i, up + i, n, out + i, saved_gate ? saved_gate + i : nullptr,
+                     saved_up ? saved_up + i : nullptr);
+    });
+}
+
+void swiglu_backward(const float* gate, const float* up, const float* g, std::int64_t count,
+                     float* gate_gradient, float* up_gradient) {
+    for_spans(count, [&](std::int64_t i, std::int64_t n) {
+        ops().swiglu_backward(gate + i, up + i, g + i, n, gate_gradient + i, up_gradient + i);
+    });
+}
+
+void swiglu_backward(const std::uint16_t* gate, const std::uint16_t* up, const float* g,
+                     std::int64_t count, float* gate_gradient, float* up_gradient) {
+    for_spans(count, [&](std::int64_t i, std::int64_t n) {
+        ops().swiglu_backward_bf16(gate + i, up + i, g + i, n, gate_gradient + i, up_gradient + i);
+    });
+}
+
+}  // namespace subbyte::kernels

@@ -1,0 +1,25 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace subbyte::kernels {
+
+// The inner loops of elementwise.h for one instruction set.
+struct ElementwiseOps {
+    float (*cross_entropy_row)(float* logits, std::int64_t count, std::int64_t label,
+                               bool gradient);
+    void (*swiglu)(const float* gate, const float* up, std::int64_t count, float* out,
+                   std::uint16_t* saved_gate, std::uint16_t* saved_up);
+    void (*swiglu_backward)(const float* gate, const float* up, const float* g, std::int64_t count,
+                            float* gate_gradient, float* up_gradient);
+    void (*swiglu_backward_bf16)(const std::uint16_t* gate, const std::uint16_t* up, const float* g,
+                                 std::int64_t count, float* gate_gradient, float* up_gradient);
+};
+
+const ElementwiseOps& portable_elementwise_ops();
+const ElementwiseOps& avx2_elementwise_ops();
+const ElementwiseOps& avx512_elementwise_ops();
+
+}  // namespace subbyte::kernels
