@@ -3,12 +3,13 @@
 #include "subbyte/models/llama.h"
 
 #include <ATen/ops/full_like.h>
-#include <ATen/ops/silu.h>
 #include <fmt/format.h>
 
 #include "subbyte/core/error.h"
 #include "subbyte/ops/attention.h"
+#include "subbyte/ops/linear_loss.h"
 #include "subbyte/ops/rope.h"
+#include "subbyte/ops/swiglu.h"
 
 namespace subbyte::models {
 namespace {
@@ -27,10 +28,14 @@ public:
         const auto split = [&](const at::Tensor& y, std::int64_t heads) {
             return y.view({x.size(0), x.size(1), heads, config_.head_size()});
         };
-        const at::Tensor q = ops::rope(split(q_proj_(x), config_.heads), config_.rope_theta);
-        const at::Tensor k = ops::rope(split(k_proj_(x), config_.kv_heads), config_.rope_theta);
-        const at::Tensor v = split(v_proj_(x), config_.kv_heads);
-        return o_proj_(ops::causal_attention(q, k, v).reshape({x.size(0), x.size(1), -1}));
+        ops::InputCache inputs;
+        const at::Tensor q =
+            ops::rope(split(q_proj_(x, &inputs), config_.heads), config_.rope_theta);
+        const at::Tensor k =
+            ops::rope(split(k_proj_(x, &inputs), config_.kv_heads), config_.rope_theta);
+        const at::Tensor v = split(v_proj_(x, &inputs), config_.kv_heads);
+        const at::Tensor y = ops::causal_attention(q, k, v, o_proj_->compact());
+        return o_proj_(y.reshape({x.size(0), x.size(1), -1}));
     }
 
 private:
@@ -48,7 +53,9 @@ public:
     }
 
     at::Tensor forward(const at::Tensor& x) {
-        return down_proj_(at::silu(gate_proj_(x)) * up_proj_(x));
+        ops::InputCache inputs;
+        return down_proj_(
+            ops::swiglu(gate_proj_(x, &inputs), up_proj_(x, &inputs), down_proj_->compact()));
     }
 
 private:
@@ -117,18 +124,24 @@ LlamaImpl::LlamaImpl(const LlamaConfig& config) : config_(config) {
 
 LlamaImpl::~LlamaImpl() = default;
 
-at::Tensor LlamaImpl::forward(const at::Tensor& ids) {
+at::Tensor LlamaImpl::hidden(const at::Tensor& ids) {
     if (ids.dim() != 2 || ids.size(1) > config_.max_position) {
         throw Error(ErrorCode::kUsage,
                     fmt::format("LLaMA: input of {} dimensions, {} positions; max_position is {}",
                                 ids.dim(), ids.dim() > 1 ? ids.size(1) : 0, config_.max_position),
                     "input ids must be [batch, tokens] with at most max_position tokens");
     }
-    return lm_head_(model_->forward(ids));
+    return model_->forward(ids);
 }
 
+at::Tensor LlamaImpl::forward(const at::Tensor& ids) { return lm_head_(hidden(ids)); }
+
 ops::SummedLoss LlamaImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-    return ops::cross_entropy(forward(ids), targets);
+    // An observer wants to see the logits as one tensor.
+    if (lm_head_->observed()) return ops::cross_entropy(forward(ids), targets);
+    const at::Tensor h = hidden(ids);
+    return ops::linear_cross_entropy(h, lm_head_->weight, targets,
+                                     lm_head_->context(h.size(0) * h.size(1)));
 }
 
 at::Tensor shift_labels(const at::Tensor& labels) {

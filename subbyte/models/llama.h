@@ -32,6 +32,8 @@ public:
     const LlamaConfig& config() const { return config_; }
 
 private:
+    at::Tensor hidden(const at::Tensor& ids);  // after the last norm, [B, T, hidden_size]
+
     class Backbone;
     LlamaConfig config_;
     std::shared_ptr<Backbone> model_;

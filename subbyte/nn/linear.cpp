@@ -4,8 +4,6 @@
 
 #include <ATen/ops/zeros.h>
 
-#include "subbyte/ops/linear.h"
-
 namespace subbyte::nn {
 namespace {
 
@@ -23,23 +21,31 @@ LinearImpl::LinearImpl(std::int64_t in_features, std::int64_t out_features, bool
 
 LinearImpl::LinearImpl(const at::Tensor& shared_weight) : weight(shared_weight) {}
 
-at::Tensor LinearImpl::forward(const at::Tensor& x) {
+ops::LinearContext LinearImpl::context(std::int64_t rows, ops::InputCache* inputs) {
     ops::LinearContext context;
-    if (precision_) {
-        context.recipe = precision_->recipe(layer_);
-        context.seed = precision_->seed;
-        context.step = precision_->step;
-        context.layer = layer_;
-        context.micro_batch = precision_->micro_batch;
-        context.observer = precision_->observer;
-        if (x.dim() > 0 && x.size(-1) > 0) {
-            precision_->set_tokens(layer_, x.numel() / x.size(-1) * (precision_->micro_batch + 1));
-        }
-    } else {
-        context.recipe = unattached_recipe();
-    }
     context.cache = &cache;
-    const at::Tensor y = ops::linear(x, weight, context);
+    context.inputs = inputs;
+    if (!precision_) {
+        context.recipe = unattached_recipe();
+        return context;
+    }
+    context.recipe = precision_->recipe(layer_);
+    context.seed = precision_->seed;
+    context.step = precision_->step;
+    context.layer = layer_;
+    context.micro_batch = precision_->micro_batch;
+    if (observed()) context.observer = precision_->observer;
+    precision_->set_tokens(layer_, rows * (precision_->micro_batch + 1));
+    return context;
+}
+
+bool LinearImpl::observed() const {
+    return precision_ && precision_->observer != nullptr && precision_->table()[layer_].candidate;
+}
+
+at::Tensor LinearImpl::forward(const at::Tensor& x, ops::InputCache* inputs) {
+    const std::int64_t rows = x.dim() > 0 && x.size(-1) > 0 ? x.numel() / x.size(-1) : 0;
+    const at::Tensor y = ops::linear(x, weight, context(rows, inputs));
     return bias.defined() ? y + bias : y;
 }
 

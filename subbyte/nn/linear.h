@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "subbyte/nn/precision.h"
-#include "subbyte/ops/weight_cache.h"
+#include "subbyte/ops/linear.h"
 
 namespace subbyte::nn {
 
@@ -23,8 +23,17 @@ public:
     // weight is not registered here, so it is trained and saved once, under its owner's name.
     explicit LinearImpl(const at::Tensor& shared_weight);
 
-    // x: [..., in_features] -> [..., out_features].
-    at::Tensor forward(const at::Tensor& x);
+    // x: [..., in_features] -> [..., out_features]. `inputs` is for layers that read the same x.
+    at::Tensor forward(const at::Tensor& x, ops::InputCache* inputs = nullptr);
+
+    // What the layer's GEMMs need to know for an input of this many rows, now.
+    ops::LinearContext context(std::int64_t rows, ops::InputCache* inputs = nullptr);
+
+    // Whether somebody looks at this layer's tensors. Layers that no plan changes are left alone.
+    bool observed() const;
+
+    // Whether activations may be kept for backward in BF16: not in a model that computes in FP32.
+    bool compact() const { return precision_ && precision_->plan().fallback != "fp32"; }
 
     // Connects the layer to the precision table of its model as layer number `layer`.
     void attach(std::shared_ptr<Precision> precision, std::uint32_t layer);

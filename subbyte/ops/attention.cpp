@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "subbyte/core/error.h"
+#include "subbyte/ops/dense_matmul.h"
 
 namespace subbyte::ops {
 namespace {
@@ -21,7 +22,8 @@ at::Tensor repeat_heads(const at::Tensor& x, std::int64_t heads) {
 
 }  // namespace
 
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            bool compact) {
     const std::int64_t heads = q.size(2), groups = k.size(2);
     if (groups == 0 || heads % groups != 0) {
         throw Error(
@@ -29,10 +31,13 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
             fmt::format("attention: {} query heads cannot share {} key/value heads", heads, groups),
             "the number of key/value heads must divide the number of heads");
     }
+    const at::ScalarType type = compact && has_bf16_dot() ? at::kBFloat16 : at::kFloat;
+    const auto heads_first = [&](const at::Tensor& x) {
+        return repeat_heads(x.to(type), heads).transpose(1, 2);
+    };
     const at::Tensor y = at::scaled_dot_product_attention(
-        q.transpose(1, 2), repeat_heads(k, heads).transpose(1, 2),
-        repeat_heads(v, heads).transpose(1, 2), {}, 0.0, /*is_causal=*/true);
-    return y.transpose(1, 2);
+        heads_first(q), heads_first(k), heads_first(v), {}, 0.0, /*is_causal=*/true);
+    return y.transpose(1, 2).to(at::kFloat);
 }
 
 }  // namespace subbyte::ops

@@ -7,8 +7,11 @@
 namespace subbyte::ops {
 
 // Causal softmax attention through LibTorch's fused kernel, scale 1 / sqrt(D). q: [B, T, H, D], k
-// and v: [B, T, G, D] with G dividing H (grouped-query attention: query head h reads group h * G /
-// H); result [B, T, H, D]. Error kUsage when G does not divide H.
-at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+// and v: [B, T, G, D] with G dividing H (grouped-query attention: query head h reads group
+// h * G / H); result [B, T, H, D]; all FP32. With `compact` q, k, v and the result are rounded to
+// BF16 and kept so for backward, on processors with a BF16 dot product. Error kUsage when G does
+// not divide H.
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            bool compact);
 
 }  // namespace subbyte::ops

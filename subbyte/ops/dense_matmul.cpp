@@ -25,6 +25,8 @@ void record(std::string_view kernel, const at::Tensor& a, const at::Tensor& b, b
 
 }  // namespace
 
+bool has_bf16_dot() { return max_isa() >= Isa::kAvx512; }
+
 at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b) {
     // Without a BF16 dot product LibTorch's BF16 matmul is a slow fallback loop.
     if (a.scalar_type() == at::kBFloat16 && b.scalar_type() == at::kBFloat16 && has_bf16_dot()) {

@@ -11,10 +11,15 @@
 
 namespace subbyte::ops {
 
+// Whether this processor multiplies BF16 natively. LibTorch's BF16 GEMMs and attention are slow
+// fallback loops without.
+bool has_bf16_dot();
+
 // GEMMs of operands that carry no scales (fp32, bf16) are LibTorch's job:
-//   libtorch_bf16  both BF16, on processors with a BF16 dot product; products exact, result rounded
-//   to BF16 libtorch_fp32  everything else; BF16 operands are widened first (exact), so the result
-//   is not rounded
+//   libtorch_bf16  both BF16, on processors with a BF16 dot product; products exact, result
+//                  rounded to BF16
+//   libtorch_fp32  everything else; BF16 operands are widened first (exact), so the result is not
+//                  rounded
 // FP32 [M, N] = a [M, K] * b [N, K]^T; any strides.
 at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b);
 

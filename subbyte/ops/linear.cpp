@@ -8,25 +8,12 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include "subbyte/core/error.h"
-#include "subbyte/ops/noise_role.h"
+#include "subbyte/ops/linear_operands.h"
 
 namespace subbyte::ops {
 namespace {
 
 using plan::Slot;
-
-NoiseAddress address(const LinearContext& c, Slot slot, Operand operand, bool weight = false) {
-    return {c.seed, c.step, c.layer, noise_role(slot, operand, weight ? 0 : c.micro_batch)};
-}
-
-// The quantised weight: W along K for fprop, W^T along N for dgrad.
-QuantizedTensor quantized_weight(const at::Tensor& w, const LinearContext& c, Slot slot) {
-    const bool transposed = slot == Slot::kDgrad;
-    const formats::QuantSpec& spec = (*c.recipe)[slot].b;
-    const NoiseAddress noise = address(c, slot, Operand::kB, true);
-    if (c.cache != nullptr) return c.cache->get(w, transposed, spec, noise);
-    return quantize(transposed ? w.detach().t() : w.detach(), spec, noise);
-}
 
 class LinearBackward : public torch::autograd::Node {
 public:
@@ -61,17 +48,13 @@ public:
         }
         const std::vector<std::int64_t> shape = grads[0].sizes().vec();
         const at::Tensor g = grads[0].reshape({-1, weight.size(0)}).contiguous();
-        const plan::Recipe& recipe = *context.recipe;
         at::Tensor dx, dw;
         if (needs_dx) {
-            dx = gemm(
-                quantize(g, recipe[Slot::kDgrad].a, address(context, Slot::kDgrad, Operand::kA)),
-                quantized_weight(weight, context, Slot::kDgrad));
+            dx = gemm(quantized_rows(g, context, Slot::kDgrad),
+                      quantized_weight(weight, context, Slot::kDgrad));
         }
         if (needs_dw) {
-            dw = gemm(quantize(g.t(), recipe[Slot::kWgrad].a,
-                               address(context, Slot::kWgrad, Operand::kA)),
-                      x_wgrad);
+            dw = gemm(quantized_columns(g, context, Operand::kA), x_wgrad);
         }
         if (context.observer != nullptr) context.observer->on_backward(context.layer, g, dx, dw);
         if (dx.defined()) {
@@ -84,7 +67,9 @@ public:
     }
 };
 
-void check(const at::Tensor& x, const at::Tensor& w) {
+}  // namespace
+
+void check_linear(const at::Tensor& x, const at::Tensor& w) {
     if (w.dim() != 2 || x.dim() < 1 || x.size(-1) != w.size(1)) {
         throw Error(ErrorCode::kUsage,
                     fmt::format("linear: x has {} dimensions, the last of {}; weight has {} "
@@ -102,10 +87,8 @@ void check(const at::Tensor& x, const at::Tensor& w) {
     }
 }
 
-}  // namespace
-
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearContext& context) {
-    check(x, weight);
+    check_linear(x, weight);
     std::vector<std::int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(0);
     const bool record = at::GradMode::is_enabled();
@@ -117,8 +100,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearCon
     {
         at::NoGradGuard no_grad;
         const at::Tensor x2 = x.detach().reshape({-1, weight.size(1)}).contiguous();
-        const plan::Recipe& recipe = *context.recipe;
-        y = gemm(quantize(x2, recipe[Slot::kFprop].a, address(context, Slot::kFprop, Operand::kA)),
+        y = gemm(quantized_rows(x2, context, Slot::kFprop),
                  quantized_weight(weight, context, Slot::kFprop));
         if (context.observer != nullptr) {
             context.observer->on_forward(context.layer, x2, weight.detach(), y);
@@ -127,14 +109,12 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearCon
         if (needs_dx || needs_dw) {
             node = c10::make_intrusive<LinearBackward>();
             node->context = context;
+            node->context.inputs = nullptr;  // lives as long as the forward pass
             node->weight = weight;
             node->weight_version = weight._version();
             node->needs_dx = needs_dx;
             node->needs_dw = needs_dw;
-            if (needs_dw) {
-                node->x_wgrad = quantize(x2.t(), recipe[Slot::kWgrad].b,
-                                         address(context, Slot::kWgrad, Operand::kB));
-            }
+            if (needs_dw) node->x_wgrad = quantized_columns(x2, context, Operand::kB);
         }
     }
     if (node) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "subbyte/ops/input_cache.h"
 #include "subbyte/ops/linear_observer.h"
 #include "subbyte/ops/weight_cache.h"
 #include "subbyte/plan/recipe.h"
@@ -21,6 +22,7 @@ struct LinearContext {
     std::uint32_t layer = 0;
     int micro_batch = 0;
     WeightCache* cache = nullptr;        // quantised copies of the weight; may be null
+    InputCache* inputs = nullptr;        // those of an X that other layers read too; may be null
     LinearObserver* observer = nullptr;  // statistics or noise probes; usually null
 };
 
@@ -30,5 +32,8 @@ struct LinearContext {
 // the high-precision source. What is kept for backward is the packed operand of wgrad, not X. Error
 // kUsage for wrong shapes.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearContext& context);
+
+// Error kUsage unless x is FP32 [..., K] and weight FP32 [N, K].
+void check_linear(const at::Tensor& x, const at::Tensor& weight);
 
 }  // namespace subbyte::ops

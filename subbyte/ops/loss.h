@@ -15,6 +15,11 @@ struct SummedLoss {
     std::int64_t count = 0;  // targets that were not ignored
 };
 
+// The labels as one contiguous int64 row, and how many of them count. Error kUsage when there are
+// not `rows` of them, or when one is out of range.
+at::Tensor checked_labels(const at::Tensor& labels, std::int64_t vocabulary, std::int64_t rows,
+                          std::int64_t* count);
+
 // Cross-entropy of logits [..., V] against labels [...] (int64); label -100 is ignored. Error
 // kUsage when a label is out of range.
 SummedLoss cross_entropy(const at::Tensor& logits, const at::Tensor& labels);

@@ -36,10 +36,9 @@ struct Snapshot {
 // The folder of a run:
 //
 //   config.resolved.toml   log.jsonl   plans/step_00000105.json   stats.jsonl (log.stats)
-//   checkpoints/step_00000500/   model.safetensors config.json tokenizer.model generation as
-//   Hugging Face
-//                                optimizer.safetensors precision.json trainer_state.json
-//                                manifest.json
+//   checkpoints/step_00000500/
+//       model.safetensors config.json tokenizer.model   as Hugging Face
+//       optimizer.safetensors precision.json trainer_state.json manifest.json
 //   summary.json                 what the run came to
 class RunFolder {
 public:

@@ -1,0 +1,127 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/ops/linear_loss.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "subbyte/core/error.h"
+#include "subbyte/kernels/elementwise/elementwise.h"
+#include "subbyte/ops/linear_operands.h"
+#include "subbyte/ops/threads.h"
+
+namespace subbyte::ops {
+namespace {
+
+using plan::Slot;
+
+// The gradients are there already; what arrives is the factor of the loss.
+class LinearLossBackward : public torch::autograd::Node {
+public:
+    at::Tensor dx, dw;  // of the summed loss; undefined when nobody needs them
+    bool used = false;
+
+    std::string name() const override { return "SubbyteLinearLossBackward"; }
+    void release_variables() override {
+        dx.reset();
+        dw.reset();
+        used = true;
+    }
+
+    torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
+        at::NoGradGuard no_grad;
+        if (!grads[0].defined()) return {at::Tensor(), at::Tensor()};
+        if (std::exchange(used, true)) {
+            throw Error(ErrorCode::kUsage, "backward was called twice through the same loss",
+                        "run the forward pass again before the second backward");
+        }
+        for (at::Tensor* t : {&dx, &dw}) {
+            if (t->defined()) t->mul_(grads[0]);
+        }
+        return {std::move(dx), std::move(dw)};
+    }
+};
+
+struct Gradients {
+    at::Tensor dx, dw;
+};
+
+// Loss of all rows; fills the gradients that are asked for.
+double run(const at::Tensor& x, const at::Tensor& weight, const std::int64_t* labels,
+           const LinearContext& context, bool needs_dx, bool needs_dw, Gradients& gradients) {
+    const std::int64_t rows = x.size(0), vocabulary = weight.size(0);
+    const std::int64_t group = loss_group_rows(vocabulary);
+    std::vector<float> losses(static_cast<std::size_t>(rows));
+    if (needs_dx) gradients.dx = at::empty_like(x);
+    if (needs_dw) gradients.dw = at::zeros_like(weight);
+    std::uint32_t part = 0;
+    for (std::int64_t first = 0; first < rows; first += group, ++part) {
+        const std::int64_t count = std::min(group, rows - first);
+        const at::Tensor xs = x.narrow(0, first, count);
+        at::Tensor logits = gemm(quantized_rows(xs, context, Slot::kFprop, part),
+                                 quantized_weight(weight, context, Slot::kFprop));
+        kernels::softmax_cross_entropy(logits.mutable_data_ptr<float>(), labels + first, count,
+                                       vocabulary, needs_dx || needs_dw,
+                                       losses.data() + static_cast<std::size_t>(first));
+        const at::Tensor& g = logits;  // overwritten with its gradient
+        if (needs_dx) {
+            gradients.dx.narrow(0, first, count)
+                .copy_(gemm(quantized_rows(g, context, Slot::kDgrad, part),
+                            quantized_weight(weight, context, Slot::kDgrad)));
+        }
+        if (needs_dw) {
+            const at::Tensor dw = gemm(quantized_columns(g, context, Operand::kA, part),
+                                       quantized_columns(xs, context, Operand::kB, part));
+            gradients.dw.add_(dw);
+        }
+    }
+    double sum = 0;
+    for (float loss : losses) sum += loss;
+    return sum;
+}
+
+}  // namespace
+
+std::int64_t loss_group_rows(std::int64_t vocabulary) {
+    constexpr std::int64_t kLogits = 16 << 20;
+    return std::max<std::int64_t>(1, kLogits / std::max<std::int64_t>(1, vocabulary) / 128) * 128;
+}
+
+SummedLoss linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
+                                const at::Tensor& labels, const LinearContext& context) {
+    check_linear(x, weight);
+    SummedLoss loss;
+    const at::Tensor flat =
+        checked_labels(labels, weight.size(0), x.numel() / weight.size(1), &loss.count);
+    const bool record = at::GradMode::is_enabled();
+    const bool needs_dx = record && x.requires_grad();
+    const bool needs_dw = record && weight.requires_grad();
+    Gradients gradients;
+    {
+        at::NoGradGuard no_grad;
+        use_torch_threads();
+        const at::Tensor x2 = x.detach().reshape({-1, weight.size(1)}).contiguous();
+        loss.sum = at::scalar_tensor(run(x2, weight, flat.const_data_ptr<std::int64_t>(), context,
+                                         needs_dx, needs_dw, gradients),
+                                     at::kFloat);
+    }
+    if (needs_dx || needs_dw) {
+        auto node = c10::make_intrusive<LinearLossBackward>();
+        if (needs_dx) node->dx = gradients.dx.view(x.sizes());
+        node->dw = gradients.dw;
+        node->set_next_edges(torch::autograd::collect_next_edges(x, weight));
+        torch::autograd::set_history(loss.sum, node);
+    }
+    return loss;
+}
+
+}  // namespace subbyte::ops
