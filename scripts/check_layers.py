@@ -27,7 +27,8 @@ PARENTS = {
     "data": ["core"],
     "io": ["ops"],
     "train": ["models", "snip", "data", "io"],
-    "cli": ["train"],
+    "bench": ["train"],
+    "cli": ["bench"],
 }
 TORCH_FREE = ["core", "formats", "kernels", "plan", "data"]
 # The command line shows and asks; what computes on tensors belongs below it.

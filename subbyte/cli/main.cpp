@@ -76,6 +76,7 @@ int run(int argc, char** argv) {
     add_inspect(program);
     add_plan(program);
     add_quantize(program);
+    add_bench(program);
 
     try {
         check_verb(program, argc, argv);

@@ -10,6 +10,7 @@ namespace subbyte::cli {
 
 // Each adds one verb to the program: its arguments, and a callback that does the work. Callbacks
 // report failure by throwing; main() prints it and chooses the exit code.
+void add_bench(CLI::App& program);
 void add_config(CLI::App& program);
 void add_eval(CLI::App& program);
 void add_generate(CLI::App& program);

@@ -1,0 +1,52 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace subbyte::bench {
+
+// Each measures one thing of ours and, in the same run and on the same threads, what LibTorch does
+// instead in FP32 and BF16. The result is one JSON object: what was measured (`seconds`, and rates
+// that belong to it), `fp32_seconds`, `bf16_seconds`, the ratios `vs_fp32` and `vs_bf16` (how many
+// times faster than LibTorch; medians over rounds), `kernel`, and `cpu`, `isa`, `threads`.
+// Random numbers, fixed seed. Errors: kUsage for unknown names and sizes below 1.
+
+struct Effort {
+    double seconds = 3;        // go on for this long
+    int least_rounds = 5;      // and at least so often
+    std::int64_t threads = 0;  // 0: as LibTorch finds best
+};
+
+// One product D (M x N) = A (M x K) * B (N x K)^T of packed operands; `b_spec` empty: as A, in
+// 128x128 tiles when A has 1x128 (weights).
+struct GemmShape {
+    std::int64_t m = 1024, n = 1024, k = 1024;
+};
+nlohmann::json bench_gemm(const std::string& a_spec, const std::string& b_spec,
+                          const GemmShape& shape, const Effort& effort);
+
+// A linear layer forward and backward: quantisation of all operands and three GEMMs. The weight is
+// quantised anew each time, as in a step with one micro-batch. LibTorch's BF16 casts X and W and
+// gets dW in FP32, as autocast does.
+struct LayerShape {
+    std::int64_t tokens = 1024, in = 1024, out = 1024;
+};
+nlohmann::json bench_layer(const std::string& recipe, const LayerShape& shape,
+                           const Effort& effort);
+
+// Quantising an FP32 matrix: rows as they lie, and its transpose.
+nlohmann::json bench_quantize(const std::string& spec, std::int64_t rows, std::int64_t cols,
+                              const Effort& effort);
+
+// A training step of a LLaMA preset (forward, backward, AdamW) with random tokens: ours in
+// `recipe` with the head in `head`, LibTorch's in FP32, BF16 autocast and pure BF16.
+struct StepShape {
+    std::int64_t batch = 8, tokens = 256;
+};
+nlohmann::json bench_step(const std::string& recipe, const std::string& head,
+                          const std::string& preset, const StepShape& shape, const Effort& effort);
+
+}  // namespace subbyte::bench
