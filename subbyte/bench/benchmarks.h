@@ -41,12 +41,15 @@ nlohmann::json bench_layer(const std::string& recipe, const LayerShape& shape,
 nlohmann::json bench_quantize(const std::string& spec, std::int64_t rows, std::int64_t cols,
                               const Effort& effort);
 
-// A training step of a LLaMA preset (forward, backward, AdamW) with random tokens: ours in
-// `recipe` with the head in `head`, LibTorch's in FP32, BF16 autocast and pure BF16.
+// A training step of a LLaMA preset (forward, backward, AdamW) on one batch of random tokens: ours
+// in `recipe` with the head in `head`, LibTorch's in FP32, BF16 autocast and pure BF16. `alone`:
+// ours only, so that `peak_bytes`, the peak resident memory of the process, is ours too. `loss` is
+// that of our last step.
 struct StepShape {
     std::int64_t batch = 8, tokens = 256;
 };
 nlohmann::json bench_step(const std::string& recipe, const std::string& head,
-                          const std::string& preset, const StepShape& shape, const Effort& effort);
+                          const std::string& preset, const StepShape& shape, bool alone,
+                          const Effort& effort);
 
 }  // namespace subbyte::bench

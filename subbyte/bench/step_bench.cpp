@@ -10,6 +10,7 @@
 #include "subbyte/optim/adamw.h"
 #include "subbyte/optim/make_optimizer.h"
 #include "subbyte/train/gradient_step.h"
+#include "subbyte/train/run_report.h"
 
 namespace subbyte::bench {
 namespace {
@@ -29,17 +30,20 @@ public:
 
     void step(const at::Tensor& ids, const at::Tensor& targets) {
         precision_->step = static_cast<std::uint32_t>(optimizer_->steps());
-        train::accumulate_gradients(
-            [this](const at::Tensor& x, const at::Tensor& y) { return model_->loss(x, y); },
-            {{ids, targets}}, *precision_);
+        loss_ = train::accumulate_gradients(
+                    [this](const at::Tensor& x, const at::Tensor& y) { return model_->loss(x, y); },
+                    {{ids, targets}}, *precision_)
+                    .mean;
         optimizer_->step();
         optimizer_->zero_grad();
     }
+    double loss() const { return loss_; }
 
 private:
     models::Llama model_;
     std::shared_ptr<nn::Precision> precision_;
     std::unique_ptr<optim::Optimizer> optimizer_;
+    double loss_ = 0;
 };
 
 }  // namespace
@@ -57,18 +61,25 @@ nlohmann::json bench_step(const std::string& recipe, const std::string& head,
     const at::Tensor targets =
         at::randint(config.vocab_size, {shape.batch, shape.tokens}, at::kLong);
     OurStep ours(config, recipe, head);
-    LibtorchLlama fp32(config, LibtorchPrecision::kFp32);
-    LibtorchLlama autocast(config, LibtorchPrecision::kBf16Autocast);
-    LibtorchLlama bf16(config, LibtorchPrecision::kBf16);
-    nlohmann::json json =
-        report("step", contest({{"subbyte", [&] { ours.step(ids, targets); }},
-                                {"fp32", [&] { fp32.step(ids, targets); }},
-                                {"autocast", [&] { autocast.step(ids, targets); }},
-                                {"pure_bf16", [&] { bf16.step(ids, targets); }}},
-                               effort.least_rounds, effort.seconds));
-    // The better of the two ways to train in BF16.
-    json["bf16_seconds"] = std::min(json["autocast_seconds"], json["pure_bf16_seconds"]);
-    json["vs_bf16"] = std::min(json["vs_autocast"], json["vs_pure_bf16"]);
+    std::vector<Contender> contenders{{"subbyte", [&] { ours.step(ids, targets); }}};
+    std::vector<std::unique_ptr<LibtorchLlama>> others;
+    if (!alone) {
+        for (const auto& [name, precision] :
+             {std::pair{"fp32", LibtorchPrecision::kFp32},
+              std::pair{"autocast", LibtorchPrecision::kBf16Autocast},
+              std::pair{"pure_bf16", LibtorchPrecision::kBf16}}) {
+            others.push_back(std::make_unique<LibtorchLlama>(config, precision));
+            contenders.push_back(
+                {name, [&, other = others.back().get()] { other->step(ids, targets); }});
+        }
+    }
+    nlohmann::json json = report("step", contest(contenders, effort.least_rounds, effort.seconds));
+    if (!alone) {  // the better of the two ways to train in BF16
+        json["bf16_seconds"] = std::min(json["autocast_seconds"], json["pure_bf16_seconds"]);
+        json["vs_bf16"] = std::min(json["vs_autocast"], json["vs_pure_bf16"]);
+    }
+    json["loss"] = ours.loss();
+    json["peak_bytes"] = train::peak_memory_bytes();
     json["recipe"] = recipe;
     json["head"] = head;
     json["model"] = preset;

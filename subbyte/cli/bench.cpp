@@ -24,7 +24,7 @@ struct Arguments {
     std::vector<std::int64_t> shape;
     std::int64_t batch = 8, tokens = 256;
     bench::Effort effort;
-    bool json = false;
+    bool json = false, alone = false;
 };
 
 // One line per figure; numbers with four digits.
@@ -48,6 +48,9 @@ CLI::App* add_benchmark(CLI::App& verb, const std::shared_ptr<Arguments>& a, con
     benchmark->add_option("--seconds", a->effort.seconds, "Measure for about this long")
         ->capture_default_str()
         ->check(CLI::NonNegativeNumber);
+    benchmark->add_option("--rounds", a->effort.least_rounds, "Measure at least so often")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
     benchmark->add_flag("--json", a->json, "One JSON object");
     return benchmark;
 }
@@ -102,6 +105,7 @@ void add_bench(CLI::App& program) {
     step->add_option("--model", a->model, "Preset")->capture_default_str();
     step->add_option("--batch", a->batch, "Sequences")->capture_default_str();
     step->add_option("--seq", a->tokens, "Tokens per sequence")->capture_default_str();
+    step->add_flag("--alone", a->alone, "Without LibTorch's models: shows our peak memory");
     step->callback([a] {
         show(*a, bench::bench_step(a->recipe, a->head, a->model, {a->batch, a->tokens}, a->effort));
     });
