@@ -13,17 +13,11 @@ namespace subbyte::bench {
 namespace {
 
 // The layout of weights that goes with 1x128 and 1x16 activations; other tiles serve both.
-std::string weight_spec(const std::string& a) {
-    const formats::QuantSpec spec = formats::parse_spec(a);
-    std::string text = formats::to_string(spec);
-    for (const auto* tile : {":1x128:", ":1x16:"}) {
-        const std::size_t at = text.find(tile);
-        const std::string size = std::string(tile).substr(3);
-        if (at == std::string::npos || spec.stochastic()) continue;
-        text.replace(at, std::string(tile).size(),
-                     ":" + size.substr(0, size.size() - 1) + "x" + size);
+formats::QuantSpec weight_spec(formats::QuantSpec spec) {
+    if (spec.tile.rows == 1 && (spec.tile.cols == 128 || spec.tile.cols == 16)) {
+        spec.tile.rows = spec.tile.cols;
     }
-    return text;
+    return spec;
 }
 
 }  // namespace
@@ -32,7 +26,7 @@ nlohmann::json bench_gemm(const std::string& a_spec, const std::string& b_spec,
                           const GemmShape& shape, const Effort& effort) {
     check_sizes({{"M", shape.m}, {"N", shape.n}, {"K", shape.k}});
     const formats::QuantSpec a = formats::parse_spec(a_spec);
-    const formats::QuantSpec b = formats::parse_spec(b_spec.empty() ? weight_spec(a_spec) : b_spec);
+    const formats::QuantSpec b = b_spec.empty() ? weight_spec(a) : formats::parse_spec(b_spec);
     const at::NoGradGuard no_grad;
     const ThreadScope threads(effort.threads);
 

@@ -49,7 +49,8 @@ private:
 }  // namespace
 
 nlohmann::json bench_step(const std::string& recipe, const std::string& head,
-                          const std::string& preset, const StepShape& shape, const Effort& effort) {
+                          const std::string& preset, const StepShape& shape, bool alone,
+                          const Effort& effort) {
     check_sizes({{"batch", shape.batch}, {"seq", shape.tokens}});
     models::LlamaConfig config = models::llama_preset(preset);
     config.max_position = std::max(config.max_position, shape.tokens);

@@ -107,7 +107,8 @@ void add_bench(CLI::App& program) {
     step->add_option("--seq", a->tokens, "Tokens per sequence")->capture_default_str();
     step->add_flag("--alone", a->alone, "Without LibTorch's models: shows our peak memory");
     step->callback([a] {
-        show(*a, bench::bench_step(a->recipe, a->head, a->model, {a->batch, a->tokens}, a->effort));
+        show(*a, bench::bench_step(a->recipe, a->head, a->model, {a->batch, a->tokens}, a->alone,
+                                   a->effort));
     });
 }
 
