@@ -73,6 +73,8 @@ struct QuantSpec {
     bool is_fp32() const { return element == nullptr; }
     bool is_scaled() const { return scale != ScaleFormat::kNone; }
     bool stochastic() const { return rounding == Rounding::kStochastic; }
+    // Whether the codes depend on the noise address.
+    bool uses_noise() const { return stochastic() || rotation.fresh || ms_eden; }
     // Decoding is (code value * tile scale) * one second-level scale of the whole tensor (or none),
     // and nothing but the rounding is unusual: no rotation, no guard, no other order of operations.
     bool is_basic() const;

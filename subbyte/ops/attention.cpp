@@ -5,8 +5,8 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <fmt/format.h>
 
+#include "subbyte/core/cpu.h"
 #include "subbyte/core/error.h"
-#include "subbyte/ops/dense_matmul.h"
 
 namespace subbyte::ops {
 namespace {

@@ -62,7 +62,7 @@ double run(const at::Tensor& x, const at::Tensor& weight, const std::int64_t* la
     const std::int64_t group = loss_group_rows(vocabulary);
     std::vector<float> losses(static_cast<std::size_t>(rows));
     if (needs_dx) gradients.dx = at::empty_like(x);
-    if (needs_dw) gradients.dw = at::zeros_like(weight);
+    if (needs_dw && rows == 0) gradients.dw = at::zeros_like(weight);
     std::uint32_t part = 0;
     for (std::int64_t first = 0; first < rows; first += group, ++part) {
         const std::int64_t count = std::min(group, rows - first);
@@ -79,9 +79,13 @@ double run(const at::Tensor& x, const at::Tensor& weight, const std::int64_t* la
                             quantized_weight(weight, context, Slot::kDgrad)));
         }
         if (needs_dw) {
-            const at::Tensor dw = gemm(quantized_columns(g, context, Operand::kA, part),
-                                       quantized_columns(xs, context, Operand::kB, part));
-            gradients.dw.add_(dw);
+            at::Tensor dw = gemm(quantized_columns(g, context, Operand::kA, part),
+                                 quantized_columns(xs, context, Operand::kB, part));
+            if (gradients.dw.defined()) {
+                gradients.dw.add_(dw);
+            } else {
+                gradients.dw = std::move(dw);
+            }
         }
     }
     double sum = 0;

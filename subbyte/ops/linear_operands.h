@@ -20,7 +20,7 @@ inline NoiseAddress operand_noise(const LinearContext& c, plan::Slot slot, Opera
 inline QuantizedTensor quantized_rows(const at::Tensor& x, const LinearContext& c, plan::Slot slot,
                                       std::uint32_t part = 0) {
     const formats::QuantSpec& spec = (*c.recipe)[slot].a;
-    if (c.inputs != nullptr && slot == plan::Slot::kFprop && !spec.stochastic()) {
+    if (c.inputs != nullptr && slot == plan::Slot::kFprop && !spec.uses_noise()) {
         return c.inputs->get(x, false, spec);
     }
     return quantize(x, spec, operand_noise(c, slot, Operand::kA, c.micro_batch, part));
@@ -31,7 +31,7 @@ inline QuantizedTensor quantized_columns(const at::Tensor& x, const LinearContex
                                          Operand operand, std::uint32_t part = 0) {
     const plan::SlotRecipe& recipe = (*c.recipe)[plan::Slot::kWgrad];
     const formats::QuantSpec& spec = operand == Operand::kA ? recipe.a : recipe.b;
-    if (c.inputs != nullptr && operand == Operand::kB && !spec.stochastic()) {
+    if (c.inputs != nullptr && operand == Operand::kB && !spec.uses_noise()) {
         return c.inputs->get(x, true, spec);
     }
     return quantize(x.t(), spec,

@@ -17,11 +17,6 @@ bool is_bf16(const formats::QuantSpec& spec) {
     return spec.element != nullptr && !spec.is_scaled() && spec.element->bits == 16;
 }
 
-QuantizedTensor contiguous(QuantizedTensor q) {
-    q.codes = q.codes.contiguous();
-    return q;
-}
-
 at::TensorOptions options(at::ScalarType type) { return at::TensorOptions().dtype(type); }
 
 }  // namespace
@@ -66,7 +61,7 @@ QuantizedTensor quantize(const at::Tensor& x, const formats::QuantSpec& spec,
         q.codes = x.detach();
         return q;
     }
-    if (is_bf16(spec) && !spec.stochastic()) {
+    if (is_bf16(spec) && !spec.stochastic() && x.is_contiguous()) {
         q.codes = x.detach().to(at::kBFloat16);
         return q;
     }
@@ -114,15 +109,12 @@ at::Tensor gemm(const QuantizedTensor& a, const QuantizedTensor& b) {
                     fmt::format("gemm: contraction lengths differ: {}x{} times ({}x{})^T", a.rows,
                                 a.cols, b.rows, b.cols));
     }
-    if (!a.spec.is_scaled() && !b.spec.is_scaled()) return dense_matmul(a.codes, b.codes);
     if (a.spec.is_fp32() || b.spec.is_fp32()) return dense_matmul(dequantize(a), dequantize(b));
-    // A BF16 operand beside a packed one may be a transposed view; the packed list reads rows.
-    const QuantizedTensor a_rows = contiguous(a), b_rows = contiguous(b);
     use_torch_threads();
     install_dense_matmul();
     at::Tensor d = at::empty({a.rows, b.rows}, options(at::kFloat));
     kernels::gemm({a.rows, b.rows, a.cols, a.spec, b.spec},
-                  {a_rows.view(), b_rows.view(), d.mutable_data_ptr<float>()});
+                  {a.view(), b.view(), d.mutable_data_ptr<float>()});
     return d;
 }
 

@@ -9,6 +9,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "subbyte/core/error.h"
@@ -18,42 +22,59 @@
 namespace subbyte::ops {
 namespace {
 
+// Cosines and sines of all positions [0, tokens), row by row of `half`.
+struct Angles {
+    std::int64_t tokens = 0;
+    std::vector<float> cosines, sines;
+};
+
+// Tables are made once and kept for the life of the process: a model has one, of max_position rows.
+std::shared_ptr<const Angles> angles(double theta, std::int64_t half, std::int64_t tokens) {
+    static std::mutex mutex;
+    static std::map<std::pair<double, std::int64_t>, std::shared_ptr<const Angles>> tables;
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<const Angles>& table = tables[{theta, half}];
+    if (table && table->tokens >= tokens) return table;
+    auto made = std::make_shared<Angles>();
+    made->tokens = tokens;
+    // In float32 arithmetic like the reference implementation: inv_freq, then position * inv_freq.
+    for (std::int64_t t = 0; t < tokens; ++t) {
+        for (std::int64_t j = 0; j < half; ++j) {
+            const auto inv_freq = static_cast<float>(
+                1.0 / std::pow(theta, static_cast<double>(j) / static_cast<double>(half)));
+            const float angle = static_cast<float>(t) * inv_freq;
+            made->cosines.push_back(std::cos(angle));
+            made->sines.push_back(std::sin(angle));
+        }
+    }
+    table = std::move(made);
+    return table;
+}
+
 // Rotates by the angle of the position, backwards when `inverse` (the gradient of a rotation).
 at::Tensor rotate(const at::Tensor& input, double theta, std::int64_t offset, bool inverse) {
     use_torch_threads();
     const at::Tensor x = input.contiguous();
     const std::int64_t batch = x.size(0), tokens = x.size(1), heads = x.size(2), dim = x.size(3);
     const std::int64_t half = dim / 2;
-    // Angles in float32 arithmetic like the reference implementation: inv_freq, then position *
-    // inv_freq.
-    std::vector<float> inv_freq(static_cast<std::size_t>(half));
-    for (std::int64_t j = 0; j < half; ++j) {
-        inv_freq[static_cast<std::size_t>(j)] = static_cast<float>(
-            1.0 / std::pow(theta, static_cast<double>(2 * j) / static_cast<double>(dim)));
-    }
+    const std::shared_ptr<const Angles> table = angles(theta, half, offset + tokens);
+    const float sign = inverse ? -1.0f : 1.0f;
     at::Tensor y = at::empty_like(x);
     const float* src = x.const_data_ptr<float>();
     float* dst = y.mutable_data_ptr<float>();
-    parallel_for(tokens, 4, [&](std::int64_t begin, std::int64_t end) {
-        std::vector<float> cosines(static_cast<std::size_t>(half)), sines(cosines.size());
-        for (std::int64_t t = begin; t < end; ++t) {
-            for (std::int64_t j = 0; j < half; ++j) {
-                const auto i = static_cast<std::size_t>(j);
-                const float angle = static_cast<float>(t + offset) * inv_freq[i];
-                cosines[i] = std::cos(angle);
-                sines[i] = inverse ? -std::sin(angle) : std::sin(angle);
-            }
-            for (std::int64_t b = 0; b < batch; ++b) {
-                for (std::int64_t h = 0; h < heads; ++h) {
-                    const std::int64_t at = ((b * tokens + t) * heads + h) * dim;
-                    const float* low = src + at;
-                    const float* high = low + half;
-                    float* out = dst + at;
-                    for (std::int64_t j = 0; j < half; ++j) {
-                        const auto i = static_cast<std::size_t>(j);
-                        out[j] = low[j] * cosines[i] - high[j] * sines[i];
-                        out[half + j] = high[j] * cosines[i] + low[j] * sines[i];
-                    }
+    parallel_for(batch * tokens, 16, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+            const std::int64_t at = (offset + row % tokens) * half;
+            const float* cosines = table->cosines.data() + at;
+            const float* sines = table->sines.data() + at;
+            for (std::int64_t h = 0; h < heads; ++h) {
+                const float* low = src + (row * heads + h) * dim;
+                const float* high = low + half;
+                float* out = dst + (row * heads + h) * dim;
+                for (std::int64_t j = 0; j < half; ++j) {
+                    const float sine = sign * sines[j];
+                    out[j] = low[j] * cosines[j] - high[j] * sine;
+                    out[half + j] = high[j] * cosines[j] + low[j] * sine;
                 }
             }
         }

@@ -6,7 +6,7 @@ namespace subbyte::ops {
 namespace {
 
 bool same_noise(const formats::QuantSpec& spec, const NoiseAddress& a, const NoiseAddress& b) {
-    return !spec.stochastic() ||
+    return !spec.uses_noise() ||
            (a.seed == b.seed && a.step == b.step && a.layer == b.layer && a.role == b.role);
 }
 

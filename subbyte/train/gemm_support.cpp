@@ -2,19 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "subbyte/train/gemm_support.h"
 
-#include <algorithm>
-
 #include "subbyte/kernels/gemm/gemm.h"
 #include "subbyte/ops/dense_matmul.h"
 
 namespace subbyte::train {
 namespace {
 
-// The kernels that decode before they multiply; libtorch_fp32 does so when an operand is not FP32.
-bool decodes_first(const std::string& kernel, const formats::QuantSpec& a,
-                   const formats::QuantSpec& b) {
-    return kernel == "decode_dense" || kernel == "reference" ||
-           (kernel == "libtorch_fp32" && !(a.is_fp32() && b.is_fp32()));
+// What takes FP32 operands, alone or beside others, before the list of kernels/ is asked.
+kernels::Candidate libtorch(const formats::QuantSpec& a, const formats::QuantSpec& b) {
+    kernels::Candidate candidate{"libtorch_fp32", Isa::kReference, "", false};
+    candidate.chosen = a.is_fp32() || b.is_fp32();
+    if (!candidate.chosen) candidate.refusal = "no operand is fp32";
+    return candidate;
 }
 
 }  // namespace
@@ -23,20 +22,17 @@ GemmSupport gemm_support(const formats::QuantSpec& a, const formats::QuantSpec& 
                          std::int64_t n, std::int64_t k) {
     ops::install_dense_matmul();
     GemmSupport support;
-    support.candidates = ops::explain_dense_matmul(a, b);
-    const auto chosen = [&] {
-        return std::find_if(support.candidates.begin(), support.candidates.end(),
-                            [](const kernels::Candidate& c) { return c.chosen; });
-    };
-    const bool dense = chosen() != support.candidates.end();
-    for (kernels::Candidate candidate : kernels::explain_gemm({m, n, k, a, b})) {
-        // The list of kernels/ is asked only when LibTorch does not take the pair.
-        if (dense) candidate.chosen = false;
-        support.candidates.push_back(std::move(candidate));
+    support.candidates.push_back(libtorch(a, b));
+    if (support.candidates[0].chosen) {
+        support.kernel = support.candidates[0].kernel;
+        support.native = a.is_fp32() && b.is_fp32();
+        return support;
     }
-    if (const auto found = chosen(); found != support.candidates.end()) {
-        support.kernel = found->kernel;
-        support.native = !decodes_first(support.kernel, a, b);
+    for (const kernels::Candidate& candidate : kernels::explain_gemm({m, n, k, a, b})) {
+        support.candidates.push_back(candidate);
+        if (!candidate.chosen) continue;
+        support.kernel = candidate.kernel;
+        support.native = candidate.kernel != "decode_dense" && candidate.kernel != "reference";
     }
     return support;
 }
