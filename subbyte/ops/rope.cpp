@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <bit>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -28,7 +29,7 @@ struct Angles {
     std::vector<float> cosines, sines;
 };
 
-// Tables are made once and kept for the life of the process: a model has one, of max_position rows.
+// Tables are kept for the life of the process and grow in powers of two: a model has one.
 std::shared_ptr<const Angles> angles(double theta, std::int64_t half, std::int64_t tokens) {
     static std::mutex mutex;
     static std::map<std::pair<double, std::int64_t>, std::shared_ptr<const Angles>> tables;
@@ -36,6 +37,7 @@ std::shared_ptr<const Angles> angles(double theta, std::int64_t half, std::int64
     std::shared_ptr<const Angles>& table = tables[{theta, half}];
     if (table && table->tokens >= tokens) return table;
     auto made = std::make_shared<Angles>();
+    tokens = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(tokens)));
     made->tokens = tokens;
     // In float32 arithmetic like the reference implementation: inv_freq, then position * inv_freq.
     for (std::int64_t t = 0; t < tokens; ++t) {
