@@ -59,7 +59,8 @@ struct Gradients {
 double run(const at::Tensor& x, const at::Tensor& weight, const std::int64_t* labels,
            const LinearContext& context, bool needs_dx, bool needs_dw, Gradients& gradients) {
     const std::int64_t rows = x.size(0), vocabulary = weight.size(0);
-    const std::int64_t group = loss_group_rows(vocabulary);
+    // Fewer than 4096 groups: their number is part of the noise address.
+    const std::int64_t group = std::max(loss_group_rows(vocabulary), (rows / 4096 / 128 + 1) * 128);
     std::vector<float> losses(static_cast<std::size_t>(rows));
     if (needs_dx) gradients.dx = at::empty_like(x);
     if (needs_dw && rows == 0) gradients.dw = at::zeros_like(weight);
