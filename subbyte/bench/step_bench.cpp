@@ -18,8 +18,10 @@ namespace {
 // A model of ours with its optimizer, one step at a time.
 class OurStep {
 public:
-    OurStep(const models::LlamaConfig& config, const std::string& recipe, const std::string& head)
+    OurStep(const models::LlamaConfig& config, const std::string& recipe, const std::string& head,
+            bool recompute)
         : model_(config) {
+        model_->recompute_blocks = recompute;
         nn::initialize(*model_, 1);
         precision_ = nn::attach_precision(*model_, {"lm_head"}, head);
         precision_->set_plan(plan::uniform_plan(precision_->table(), recipe));
@@ -61,7 +63,7 @@ nlohmann::json bench_step(const std::string& recipe, const std::string& head,
     const at::Tensor ids = at::randint(config.vocab_size, {shape.batch, shape.tokens}, at::kLong);
     const at::Tensor targets =
         at::randint(config.vocab_size, {shape.batch, shape.tokens}, at::kLong);
-    OurStep ours(config, recipe, head);
+    OurStep ours(config, recipe, head, shape.recompute);
     std::vector<Contender> contenders{{"subbyte", [&] { ours.step(ids, targets); }}};
     std::vector<std::unique_ptr<LibtorchLlama>> others;
     if (!alone) {

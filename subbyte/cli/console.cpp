@@ -54,9 +54,12 @@ void Console::on_start(const train::RunStart& s) {
     block("Optimizer", fmt::format("{}, {}", s.optimizer, s.schedule));
     block("Precision", s.precision);
     for (const std::string& line : s.kernels) block("", line);
-    block("Memory", fmt::format("weights {}, gradients {}, optimizer {}; activations by need",
+    block("Memory", fmt::format("weights {}, gradients {}, optimizer {}, packed weights {}",
                                 bytes_text(s.weight_bytes), bytes_text(s.gradient_bytes),
-                                bytes_text(s.state_bytes)));
+                                bytes_text(s.state_bytes), bytes_text(s.packed_bytes)));
+    block("", fmt::format("activations {}, head and loss {}; peak about {}",
+                          bytes_text(s.activation_bytes), bytes_text(s.head_bytes),
+                          bytes_text(s.planned_peak_bytes)));
     block("Run", fmt::format("{}, steps {} to {}, {} tokens per step", s.run_dir, s.first_step + 1,
                              s.total_steps, s.tokens_per_step));
 }
@@ -107,10 +110,11 @@ void Console::on_checkpoint(std::int64_t step, const std::string& dir) {
 void Console::on_message(const std::string& message) { print(message + "\n"); }
 
 void Console::on_end(const train::RunEnd& e) {
-    print(fmt::format("{} at step {} | loss {} | validation {} | {} of training | peak memory {}\n",
-                      e.interrupted ? "stopped" : "done", e.step, loss_text(e.loss),
-                      loss_text(e.validation_loss), duration_text(e.train_seconds),
-                      bytes_text(e.peak_memory_bytes)));
+    print(fmt::format(
+        "{} at step {} | loss {} | validation {} | {} of training | peak memory {} (planned {})\n",
+        e.interrupted ? "stopped" : "done", e.step, loss_text(e.loss), loss_text(e.validation_loss),
+        duration_text(e.train_seconds), bytes_text(e.peak_memory_bytes),
+        bytes_text(e.planned_peak_bytes)));
     for (const std::string& line : e.kernels) block("", "ran " + line);
     if (e.plans > 0) {
         const double plain = e.train_seconds - e.overhead_seconds();

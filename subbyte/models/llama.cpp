@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "subbyte/core/error.h"
+#include "subbyte/nn/recompute.h"
 #include "subbyte/ops/attention.h"
 #include "subbyte/ops/linear_loss.h"
 #include "subbyte/ops/rope.h"
@@ -100,9 +101,15 @@ public:
         norm_ = register_module("norm", nn::RmsNorm(c.hidden_size, c.norm_eps));
     }
 
-    at::Tensor forward(const at::Tensor& ids) {
+    at::Tensor forward(const at::Tensor& ids, bool recompute_blocks,
+                       const std::shared_ptr<nn::Precision>& precision) {
         at::Tensor h = embed_tokens(ids);
-        for (Block& block : blocks_) h = block(h);
+        for (Block& block : blocks_) {
+            h = recompute_blocks
+                    ? nn::recompute([block](const at::Tensor& x) mutable { return block(x); }, h,
+                                    precision)
+                    : block(h);
+        }
         return norm_(h);
     }
 
@@ -131,7 +138,7 @@ at::Tensor LlamaImpl::hidden(const at::Tensor& ids) {
                                 ids.dim(), ids.dim() > 1 ? ids.size(1) : 0, config_.max_position),
                     "input ids must be [batch, tokens] with at most max_position tokens");
     }
-    return model_->forward(ids);
+    return model_->forward(ids, recompute_blocks, lm_head_->precision());
 }
 
 at::Tensor LlamaImpl::forward(const at::Tensor& ids) { return lm_head_(hidden(ids)); }

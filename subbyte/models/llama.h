@@ -31,6 +31,10 @@ public:
 
     const LlamaConfig& config() const { return config_; }
 
+    // Keep only the input of each block for backward, and compute the block again there. The same
+    // numbers for about a third more time.
+    bool recompute_blocks = false;
+
 private:
     at::Tensor hidden(const at::Tensor& ids);  // after the last norm, [B, T, hidden_size]
 

@@ -35,6 +35,7 @@ ops::LinearContext LinearImpl::context(std::int64_t rows, ops::InputCache* input
     context.layer = layer_;
     context.micro_batch = precision_->micro_batch;
     if (observed()) context.observer = precision_->observer;
+    context.discarded = precision_->discarded;
     precision_->set_tokens(layer_, rows * (precision_->micro_batch + 1));
     return context;
 }

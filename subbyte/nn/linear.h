@@ -29,6 +29,8 @@ public:
     // What the layer's GEMMs need to know for an input of this many rows, now.
     ops::LinearContext context(std::int64_t rows, ops::InputCache* inputs = nullptr);
 
+    const std::shared_ptr<Precision>& precision() const { return precision_; }
+
     // Whether somebody looks at this layer's tensors. Layers that no plan changes are left alone.
     bool observed() const;
 

@@ -50,6 +50,7 @@ public:
     int micro_batch = 0;
 
     ops::LinearObserver* observer = nullptr;
+    bool discarded = false;  // the forward pass that runs will be computed again, see recompute()
 
 private:
     plan::LayerTable table_;

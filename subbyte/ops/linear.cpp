@@ -103,7 +103,11 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearCon
         y = gemm(quantized_rows(x2, context, Slot::kFprop),
                  quantized_weight(weight, context, Slot::kFprop));
         if (context.observer != nullptr) {
-            context.observer->on_forward(context.layer, x2, weight.detach(), y);
+            if (context.discarded) {
+                context.observer->on_discarded_forward(context.layer, x2, weight.detach(), y);
+            } else {
+                context.observer->on_forward(context.layer, x2, weight.detach(), y);
+            }
         }
         y = y.reshape(shape);
         if (needs_dx || needs_dw) {

@@ -15,6 +15,10 @@ public:
     // May add noise to y in place.
     virtual void on_forward(std::uint32_t layer, const at::Tensor& x, const at::Tensor& w,
                             at::Tensor& y) = 0;
+    // The same for a forward pass whose intermediate results are thrown away: backward computes it
+    // again, and then calls on_forward(). Noise must be the same both times.
+    virtual void on_discarded_forward(std::uint32_t /*layer*/, const at::Tensor& /*x*/,
+                                      const at::Tensor& /*w*/, at::Tensor& /*y*/) {}
     // dx or dw is undefined when nobody needs it. May add noise to dx in place.
     virtual void on_backward(std::uint32_t layer, const at::Tensor& g, at::Tensor& dx,
                              const at::Tensor& dw) = 0;

@@ -36,6 +36,13 @@ public:
         if (where_ == Where::kForward && chosen_[layer]) disturb(layer, y, ops::kProbeForwardRole);
     }
 
+    void on_discarded_forward(std::uint32_t layer, const at::Tensor&, const at::Tensor&,
+                              at::Tensor& y) override {
+        const double counted = squared_[layer];
+        if (where_ == Where::kForward && chosen_[layer]) disturb(layer, y, ops::kProbeForwardRole);
+        squared_[layer] = counted;
+    }
+
     void on_backward(std::uint32_t layer, const at::Tensor&, at::Tensor& dx,
                      const at::Tensor&) override {
         if (where_ == Where::kBackward && chosen_[layer] && dx.defined()) {

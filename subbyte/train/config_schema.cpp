@@ -93,6 +93,7 @@ const std::vector<Key<Config>>& keys() {
         KEY(train.seq_len, within(1, 1 << 24), "tokens per sequence"),
         KEY(train.grad_accum, within(1, ops::kMaxMicroBatches),
             "micro-batches a step is cut into; divides batch_size"),
+        KEY(train.recompute, {}, "keep only the input of each block; compute it again in backward"),
         KEY(train.eval_every, at_least(0),
             "steps between evaluations, the last step included; 0: never"),
         KEY(train.eval_batches, at_least(1), "batches of one evaluation"),

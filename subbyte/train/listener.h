@@ -22,6 +22,8 @@ struct RunStart {
     std::string cpu, isa;
     std::vector<std::string> kernels;  // one line per recipe: native or emulated, and why
     double weight_bytes = 0, gradient_bytes = 0, state_bytes = 0;
+    double packed_bytes = 0, activation_bytes = 0, head_bytes = 0;  // see MemoryPlan
+    double planned_peak_bytes = 0;
 };
 
 struct StepRecord {
@@ -47,7 +49,7 @@ struct RunEnd {
     // What the training waited for; and the solver, which runs beside it.
     double statistics_seconds = 0, probe_seconds = 0, wait_seconds = 0;
     double solve_seconds = 0;
-    double peak_memory_bytes = 0;
+    double peak_memory_bytes = 0, planned_peak_bytes = 0;
     std::vector<std::string>
         kernels;  // what ran: kernel, native or emulated, share of multiply-adds
 

@@ -97,6 +97,7 @@ Json record_of(const RunEnd& e) {
             {"wait_seconds", e.wait_seconds},
             {"solve_seconds", e.solve_seconds},
             {"peak_memory_bytes", e.peak_memory_bytes},
+            {"planned_peak_bytes", e.planned_peak_bytes},
             {"kernels", e.kernels}};
 }
 

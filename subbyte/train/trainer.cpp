@@ -15,6 +15,7 @@
 #include "subbyte/optim/lr_schedule.h"
 #include "subbyte/train/config_model.h"
 #include "subbyte/train/gradient_step.h"
+#include "subbyte/train/memory_plan.h"
 #include "subbyte/train/model_folder.h"
 #include "subbyte/train/optimizer_setup.h"
 #include "subbyte/train/precision_setup.h"
@@ -68,6 +69,7 @@ public:
           schedule_(lr_schedule_of(config)),
           setup_(set_up_precision(config, *model_, *optimizer_)) {
         check_fit(config_, model_->config(), data_.vocab_size());
+        model_->recompute_blocks = config.train.recompute;
         resume();
         if (setup_.snip) {
             setup_.snip->on_plan([this](const SnipEvent& event) { note_plan(event); });
@@ -274,6 +276,20 @@ RunStart Trainer::Impl::describe() {
     start.train_tokens = data_.train_tokens();
     start.validation_tokens = data_.validation_tokens();
     start.first_step = first_step_;
+
+    double states = start.state_bytes;
+    for (const auto& [name, tensor] : optimizer_->state_tensors()) {
+        states -= static_cast<double>(tensor.nbytes());
+    }
+    const MemoryPlan memory = plan_memory(
+        model_->config(), *setup_.precision,
+        {.rows = config_.train.batch_size / config_.train.grad_accum * config_.train.seq_len,
+         .recompute = config_.train.recompute,
+         .states = std::max(0.0, states)});
+    start.packed_bytes = memory.packed_weights;
+    start.activation_bytes = memory.activations;
+    start.head_bytes = memory.head;
+    start.planned_peak_bytes = memory.peak();
     return start;
 }
 
@@ -302,6 +318,7 @@ RunEnd Trainer::Impl::run(const std::atomic<bool>& stop) {
     if (end_.interrupted) save();
     end_.kernels = kernel_counts();
     end_.peak_memory_bytes = peak_memory_bytes();
+    end_.planned_peak_bytes = start.planned_peak_bytes;
     folder_.log(end_, setup_.precision->plan(), setup_.precision->table());
     listener_.on_end(end_);
     return end_;

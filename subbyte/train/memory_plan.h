@@ -1,0 +1,39 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "subbyte/models/llama_config.h"
+#include "subbyte/nn/precision.h"
+
+namespace subbyte::train {
+
+// What a training step will need, in bytes, said before the first one. `resident` is what the
+// process holds already (libraries, data, weights); the rest comes on top of it.
+struct MemoryPlan {
+    double resident = 0;
+    double gradients = 0;
+    double states = 0;          // of the optimizer, as far as they are not there yet
+    double packed_weights = 0;  // W for fprop and W^T for dgrad
+    double activations = 0;     // kept from forward to backward, all blocks
+    double head = 0;            // one group of rows of logits, their gradient, the head's gradient
+    double block = 0;           // what backward holds while it is in one block
+
+    // Backward frees activations as it makes gradients: the peak is at the head, or at the end.
+    double peak() const;
+};
+
+struct MemoryShape {
+    std::int64_t rows = 0;  // tokens of a micro-batch
+    bool recompute = false;
+    double states = 0;  // bytes of the optimizer's state that do not exist yet
+};
+
+MemoryPlan plan_memory(const models::LlamaConfig& config, const nn::Precision& precision,
+                       const MemoryShape& shape);
+
+// Resident set of this process now, in bytes.
+double resident_memory_bytes();
+
+}  // namespace subbyte::train
