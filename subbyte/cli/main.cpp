@@ -2,10 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -21,6 +17,7 @@
 #include "subbyte/cli/verbs.h"
 #include "subbyte/core/error.h"
 #include "subbyte/core/nearest.h"
+#include "subbyte/ops/block_cache.h"
 
 namespace subbyte::cli {
 namespace {
@@ -58,18 +55,8 @@ std::string help_hint(const CLI::App& program) {
     return fmt::format("`{} --help` shows what it takes", command);
 }
 
-// Every training step asks for the same big blocks and frees them again. The C library would give
-// them back to the kernel each time, which costs 6-15 % of a step in page faults.
-void keep_freed_memory() {
-#if defined(__GLIBC__)
-    mallopt(M_MMAP_MAX, 0);
-    mallopt(M_TRIM_THRESHOLD, -1);
-    mallopt(M_TOP_PAD, 64 << 20);
-#endif
-}
-
 int run(int argc, char** argv) {
-    keep_freed_memory();
+    ops::keep_tensor_blocks();
     CLI::App program{
         "subbyte trains neural networks in 8-bit and 4-bit arithmetic and decides while it "
         "trains\nwhich precision each matrix multiplication of each layer gets.",

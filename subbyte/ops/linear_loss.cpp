@@ -73,15 +73,17 @@ double run(const at::Tensor& x, const at::Tensor& weight, const std::int64_t* la
         kernels::softmax_cross_entropy(logits.mutable_data_ptr<float>(), labels + first, count,
                                        vocabulary, needs_dx || needs_dw,
                                        losses.data() + static_cast<std::size_t>(first));
-        const at::Tensor& g = logits;  // overwritten with its gradient
+        // The logits are their own gradient now.
         if (needs_dx) {
             gradients.dx.narrow(0, first, count)
-                .copy_(gemm(quantized_rows(g, context, Slot::kDgrad, part),
+                .copy_(gemm(quantized_rows(logits, context, Slot::kDgrad, part),
                             quantized_weight(weight, context, Slot::kDgrad)));
         }
         if (needs_dw) {
-            at::Tensor dw = gemm(quantized_columns(g, context, Operand::kA, part),
-                                 quantized_columns(xs, context, Operand::kB, part));
+            const QuantizedTensor g = quantized_columns(logits, context, Operand::kA, part);
+            const QuantizedTensor columns = quantized_columns(xs, context, Operand::kB, part);
+            logits.reset();  // the largest tensor of the step; wgrad does not need it any more
+            at::Tensor dw = gemm(g, columns);
             if (gradients.dw.defined()) {
                 gradients.dw.add_(dw);
             } else {

@@ -94,9 +94,12 @@ MemoryPlan plan_memory(const models::LlamaConfig& c, const nn::Precision& precis
     const double group = std::min(rows, static_cast<double>(ops::loss_group_rows(c.vocab_size)));
     const plan::Recipe& head =
         *precision.recipe(static_cast<std::uint32_t>(precision.table().size() - 1));
-    plan.head = 4 * group * vocabulary + packed_bytes(head[Slot::kDgrad].a, group, vocabulary) +
-                packed_bytes(head[Slot::kWgrad].a, vocabulary, group) + 4 * rows * d +
-                4 * vocabulary * d * (rows > group ? 2 : 1);
+    const double logits = 4 * group * vocabulary, gradient = 4 * vocabulary * d;
+    const double g_rows = packed_bytes(head[Slot::kDgrad].a, group, vocabulary);
+    const double g_columns = packed_bytes(head[Slot::kWgrad].a, vocabulary, group);
+    // The second group adds its gradient to that of the first; its logits are gone by then.
+    plan.head = 4 * rows * d + (rows > group ? gradient : 0) +
+                std::max(logits + std::max(g_rows, g_columns), g_columns + gradient);
     return plan;
 }
 

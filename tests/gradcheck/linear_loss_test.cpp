@@ -23,7 +23,7 @@ LinearContext context_of(const std::string& recipe) {
 }
 
 double relative(const at::Tensor& a, const at::Tensor& b) {
-    return difference_norm(a.contiguous(), b.contiguous()) / norm(b.contiguous());
+    return difference_norm(a.contiguous(), b.contiguous()) / ops::norm(b.contiguous());
 }
 
 struct Outcome {
@@ -64,8 +64,8 @@ TEST_P(LinearLoss, EqualsLinearThenCrossEntropy) {
     const bool stochastic = (*context.recipe)[plan::Slot::kDgrad].a.uses_noise();
     EXPECT_LT(relative(joined.dx, apart.dx), stochastic ? 0.5 : 2e-3);
     EXPECT_LT(relative(joined.dw, apart.dw), stochastic ? 0.5 : 2e-3);
-    EXPECT_GT(norm(joined.dx), 0.0);
-    EXPECT_EQ(norm(joined.dx[0].narrow(0, 100, 28).contiguous()), 0.0);
+    EXPECT_GT(ops::norm(joined.dx), 0.0);
+    EXPECT_EQ(ops::norm(joined.dx[0].narrow(0, 100, 28).contiguous()), 0.0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, LinearLoss, testing::Values("fp32", "bf16", "fp8", "int8", "fp4"),
