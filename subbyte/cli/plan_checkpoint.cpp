@@ -97,6 +97,11 @@ std::string plans_text(const Outcome& outcome) {
     if (outcome.evaluated) rows[0].insert(rows[0].end(), {"loss", "against bf16"});
     for (const train::SolvedPlan& plan : outcome.plans) {
         const plan::PlanResult& r = plan.result;
+        if (!r.usable()) {
+            rows.push_back({r.plan.method, fmt::format("{:.1f}%", 100 * r.target)});
+            rows.back().resize(rows[0].size(), "-");
+            continue;
+        }
         rows.push_back(
             {r.plan.method, fmt::format("{:.1f}%", 100 * r.target),
              fmt::format("{:.1f}%", 100 * r.reached), fmt::format("{:.1f}%", 100 * plan.fp4_share),
@@ -104,9 +109,9 @@ std::string plans_text(const Outcome& outcome) {
              fmt::format("{:.2e}", r.predicted_loss), fmt::format("{:.2e}", r.predicted_weight),
              fmt::format("{:.3f} s", r.seconds)});
         if (!outcome.evaluated) continue;
-        rows.back().push_back(fmt::format("{:.4f}", plan.loss));
+        rows.back().push_back(fmt::format("{:.4f}", *plan.loss));
         rows.back().push_back(
-            fmt::format("{:+.3f}%", 100 * (plan.loss - outcome.base.mean) / outcome.base.mean));
+            fmt::format("{:+.3f}%", 100 * (*plan.loss - outcome.base.mean) / outcome.base.mean));
     }
     if (outcome.evaluated) {
         rows.push_back({"bf16", "-", "-", "0.0%", "16.0", "1.00x", "0", "0", "-",
@@ -194,7 +199,10 @@ nlohmann::ordered_json outcome_json(const PlanArguments& a, const Outcome& outco
     }
     for (const train::SolvedPlan& plan : outcome.plans) {
         json["plans"].push_back(train::to_json(plan));
-        if (outcome.evaluated) json["plans"].back()["loss"] = plan.loss;
+        if (outcome.evaluated) {
+            json["plans"].back()["loss"] =
+                plan.loss ? nlohmann::ordered_json(*plan.loss) : nlohmann::ordered_json(nullptr);
+        }
     }
     if (a.layers) {
         json["divergences"] =

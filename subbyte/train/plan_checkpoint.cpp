@@ -206,21 +206,27 @@ nlohmann::ordered_json divergences_json(const plan::ModelStatistics& statistics,
 
 nlohmann::ordered_json to_json(const SolvedPlan& solved) {
     const plan::PlanResult& r = solved.result;
-    return {{"method", r.plan.method},
-            {"status", std::string(plan::status_name(r.status))},
-            {"efficiency", std::string(plan::efficiency_name(r.efficiency))},
-            {"target", r.target},
-            {"reached", r.reached},
-            {"relaxed", r.relaxed},
-            {"fp4_share", solved.fp4_share},
-            {"effective_bits", solved.bits},
-            {"candidate_speedup", solved.speedup},
-            {"predicted_loss", r.predicted_loss},
-            {"predicted_weight", r.predicted_weight},
-            {"predicted", r.predicted},
-            {"solve_seconds", r.seconds},
-            {"notes", r.notes},
-            {"plan", plan::to_json(r.plan)}};
+    nlohmann::ordered_json json{{"method", r.plan.method},
+                                {"status", std::string(plan::status_name(r.status))},
+                                {"efficiency", std::string(plan::efficiency_name(r.efficiency))},
+                                {"target", r.target},
+                                {"reached", r.reached},
+                                {"relaxed", r.relaxed},
+                                {"fp4_share", solved.fp4_share},
+                                {"effective_bits", solved.bits},
+                                {"candidate_speedup", solved.speedup},
+                                {"predicted_loss", r.predicted_loss},
+                                {"predicted_weight", r.predicted_weight},
+                                {"predicted", r.predicted},
+                                {"solve_seconds", r.seconds},
+                                {"notes", r.notes},
+                                {"plan", plan::to_json(r.plan)}};
+    // Without a plan there is nothing that these numbers could be of.
+    for (const char* number : {"reached", "fp4_share", "effective_bits", "candidate_speedup",
+                               "predicted_loss", "predicted_weight", "predicted", "plan"}) {
+        if (!r.usable()) json[number] = nullptr;
+    }
+    return json;
 }
 
 }  // namespace subbyte::train

@@ -26,7 +26,7 @@ struct SolveOptions {
 struct SolvedPlan {
     plan::PlanResult result;
     double fp4_share = 0, bits = 0, speedup = 1;  // modelled, of the candidates
-    double loss = 0;  // mean loss with the plan in force, when it was evaluated
+    std::optional<double> loss;  // mean loss with the plan in force, when it was evaluated
 };
 
 // One plan per method and target, methods outermost. Errors as make_plan().

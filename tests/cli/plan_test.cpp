@@ -156,6 +156,21 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
         EXPECT_EQ(again["plans"][i]["plan"], result["plans"][i]["plan"]);
     EXPECT_EQ(again["divergences"], result["divergences"]);
 
+    // A plan that the solver had no time for is not a plan of zero loss.
+    const std::string no_time =
+        " --batch-size 4 --seq-len 32 --batches 2 --from-stats stats.json"
+        " --method uniform,snip --seconds 1e-9";
+    const Call late = run("plan r/checkpoints/latest --data text.txt" + no_time);
+    ASSERT_EQ(late.exit_code, 0) << late.err;
+    EXPECT_EQ(late.out.find("0.0000"), std::string::npos) << late.out;
+    EXPECT_EQ(late.out.find("-100"), std::string::npos) << late.out;
+    const json missing =
+        run("plan r/checkpoints/latest --data text.txt --json" + no_time).json()["plans"];
+    EXPECT_TRUE(missing[0]["loss"].is_number());
+    for (const char* number : {"loss", "reached", "fp4_share", "plan"}) {
+        EXPECT_TRUE(missing[1][number].is_null()) << number;
+    }
+
     const Call text = run("plan --from-stats stats.json --layers");
     EXPECT_NE(text.out.find("model.layers.2.mlp.down_proj"), std::string::npos) << text.out;
 
