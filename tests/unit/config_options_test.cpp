@@ -6,7 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "subbyte/core/error.h"
+#include "subbyte/data/corpus.h"
 #include "subbyte/optim/adamw.h"
+#include "subbyte/optim/lr_schedule.h"
 #include "subbyte/optim/stable_spam.h"
 #include "subbyte/plan/planner.h"
 #include "subbyte/plan/schedule.h"
@@ -15,6 +18,7 @@
 #include "subbyte/train/optimizer_setup.h"
 #include "subbyte/train/plan_checkpoint.h"
 #include "subbyte/train/precision_setup.h"
+#include "subbyte/train/run_folder.h"
 
 namespace subbyte::train {
 namespace {
@@ -93,6 +97,22 @@ TEST(ConfigOptions, PlannerAndConfigurationHaveTheSameDefaults) {
     EXPECT_EQ(checkpoint.batches, config.train.eval_batches);
 }
 
+TEST(ConfigOptions, DataScheduleAndEvaluationHaveTheSameDefaults) {
+    const Config config;
+    const data::CorpusOptions corpus;
+    EXPECT_EQ(corpus.val_fraction, config.data.val_fraction);
+    EXPECT_EQ(corpus.tokenizer, config.data.tokenizer);
+    EXPECT_EQ(corpus.vocab_size, config.data.vocab_size);
+    EXPECT_EQ(corpus.cache_dir, config.data.cache_dir);
+    const optim::LrScheduleOptions schedule;
+    EXPECT_EQ(schedule.shape, config.optim.schedule);
+    EXPECT_EQ(schedule.peak, config.optim.lr);
+    EXPECT_EQ(schedule.min_ratio, config.optim.min_lr_ratio);
+    const TextEvaluationOptions evaluation;
+    EXPECT_EQ(evaluation.seq_len, config.train.seq_len);
+    EXPECT_EQ(evaluation.batch_size, config.train.batch_size);
+}
+
 TEST(ConfigOptions, StableSpamHasItsOwnDefaults) {
     const optim::StableSpamOptions own, read = stable_spam_options("");
     EXPECT_EQ(read.gamma1, own.gamma1);
@@ -129,6 +149,20 @@ TEST(ConfigOptions, EveryPartOfStableSpamIsAKey) {
 TEST(ConfigOptions, AmsgradReachesAdamW) {
     const auto adamw = optimizer_of("[optim]\namsgrad = true\n");
     EXPECT_TRUE(dynamic_cast<const optim::AdamW&>(*adamw).options().amsgrad);
+}
+
+TEST(ConfigOptions, OneRuleNamesTheFolderOfARun) {
+    EXPECT_EQ(read("").run.name, "run");  // after run.toml
+    EXPECT_EQ(read("").run.dir, "runs/run");
+    EXPECT_EQ(RunFolder(read("[run]\nname = \"x\"\n")).dir(), "runs/x");
+    EXPECT_EQ(RunFolder(read("[run]\nname = \"x\"\ndir = \"y\"\n")).dir(), "y");
+    // Without a file there is nothing to name it after.
+    try {
+        RunFolder folder{Config{}};
+        ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    }
 }
 
 TEST(ConfigOptions, TheDefaultOfGradClipDependsOnTheOptimizer) {
