@@ -131,7 +131,8 @@ Corpus prepare_corpus(const CorpusOptions& asked) {
         std::tie(text.train, text.val) = split_tail(train, options.val_fraction);
         if (text.val.empty()) {
             std::int64_t bytes = 0;
-            for (const auto& path : train) bytes += InputFile(path).size();
+            for (const auto& path : train)
+                bytes += static_cast<std::int64_t>(InputFile(path).size());
             nothing_to_validate(options, bytes, "bytes");
         }
     } else {

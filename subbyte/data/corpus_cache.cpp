@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "subbyte/core/checksum.h"
 #include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
 #include "subbyte/core/log.h"
 #include "subbyte/data/encode_file.h"
-#include "subbyte/data/hash.h"
 #include "subbyte/data/shard_writer.h"
 
 namespace subbyte::data {
@@ -23,21 +23,22 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kVersion = 1;  // of tokenisation and layout: a new number makes every entry again
-constexpr std::int64_t kLargestRecord = 16 << 20;  // bytes of corpus.json
+constexpr std::uint64_t kLargestRecord = 16 << 20;  // bytes of corpus.json
 
 // Size and checksum of what will be read: the same for a copy of the file elsewhere.
 json fingerprint(const TextRange& range) {
     const InputFile file(range.path);
-    const std::int64_t end = std::min(range.end, file.size());
-    Hash64 hash;
-    std::vector<char> bytes(1 << 20);
+    const std::int64_t end = std::min(range.end, static_cast<std::int64_t>(file.size()));
+    Checksum checksum;
+    std::vector<std::byte> bytes(1 << 20);
     for (std::int64_t at = range.begin; at < end;) {
         const auto size = std::min<std::int64_t>(static_cast<std::int64_t>(bytes.size()), end - at);
-        file.read(at, bytes.data(), static_cast<std::size_t>(size));
-        hash.update(bytes.data(), static_cast<std::size_t>(size));
+        const std::span part(bytes.data(), static_cast<std::size_t>(size));
+        file.read(static_cast<std::uint64_t>(at), part);
+        checksum.update(part);
         at += size;
     }
-    return {{"bytes", end - range.begin}, {"xxh64", fmt::format("{:016x}", hash.digest())}};
+    return {{"bytes", end - range.begin}, {"xxh64", fmt::format("{:016x}", checksum.value())}};
 }
 
 // All that the content of an entry depends on.
@@ -115,7 +116,7 @@ TokenStream open_shard(const fs::path& path, const Tokenizer& tokenizer) {
 // Error kData when the entry is incomplete, damaged or of other inputs.
 Corpus open_entry(const TextCorpus& text, const json& inputs, const fs::path& folder) {
     const json record =
-        json::parse(read_file(folder / "corpus.json", kLargestRecord), nullptr, false);
+        json::parse(read_text(folder / "corpus.json", kLargestRecord), nullptr, false);
     if (record.is_discarded() || record != inputs) {
         throw Error(ErrorCode::kData, (folder / "corpus.json").string() + ": is damaged");
     }
@@ -140,11 +141,11 @@ void build_entry(const TextCorpus& text, const json& inputs, const fs::path& fol
         tokenizer = train_sentencepiece(text.train, {.vocab_size = text.vocab_size});
     }
     if (!tokenizer->model_bytes().empty()) {
-        write_file(folder / "tokenizer.model", tokenizer->model_bytes());
+        write_text(folder / "tokenizer.model", tokenizer->model_bytes());
     }
     encode_texts(text.train, *tokenizer, folder / "train.sbtk");
     if (!text.val.empty()) encode_texts(text.val, *tokenizer, folder / "val.sbtk");
-    write_file(folder / "corpus.json", inputs.dump(2) + "\n");
+    write_text(folder / "corpus.json", inputs.dump(2) + "\n");
 }
 
 struct Entry {
@@ -190,7 +191,7 @@ void remove_oldest(const fs::path& cache_dir, const fs::path& kept, std::uint64_
 Corpus cached_corpus(const TextCorpus& text, const fs::path& cache_dir, std::uint64_t limit) {
     const Stopwatch watch;
     const json inputs = inputs_of(text);
-    const std::string name = fmt::format("{:016x}", hash64(inputs.dump()));
+    const std::string name = fmt::format("{:016x}", checksum_of(inputs.dump()));
     const fs::path entry = cache_dir / name;
     if (fs::exists(entry)) {
         try {

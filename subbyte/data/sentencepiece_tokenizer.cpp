@@ -8,9 +8,9 @@
 #include <array>
 #include <exception>
 
+#include "subbyte/core/checksum.h"
 #include "subbyte/core/error.h"
 #include "subbyte/core/log.h"
-#include "subbyte/data/hash.h"
 #include "subbyte/data/tokenizer.h"
 #include "subbyte/data/utf8.h"
 
@@ -48,7 +48,7 @@ void check(const sp::util::Status& status, const char* what) {
 class SentencePieceTokenizer : public Tokenizer {
 public:
     SentencePieceTokenizer(std::string_view model, const std::string& name)
-        : model_(model), fingerprint_(hash64(model)) {
+        : model_(model), fingerprint_(checksum_of(model)) {
         silence();
         const auto status = processor_.LoadFromSerializedProto(model);
         if (!status.ok()) {
@@ -204,14 +204,15 @@ TokenizerPtr parse_sentencepiece(std::string_view model, const std::string& name
 }
 
 TokenizerPtr load_sentencepiece(const std::filesystem::path& path) {
-    return parse_sentencepiece(read_file(path, kLargestModel), path.string());
+    return parse_sentencepiece(read_text(path, kLargestModel), path.string());
 }
 
 TokenizerPtr train_sentencepiece(const std::vector<TextRange>& texts,
                                  const TokenizerTraining& options) {
     std::int64_t bytes = 0;
     for (const TextRange& text : texts) {
-        bytes += std::min(text.end, InputFile(text.path).size()) - text.begin;
+        bytes +=
+            std::min(text.end, static_cast<std::int64_t>(InputFile(text.path).size())) - text.begin;
     }
     Lines lines(texts,
                 std::max<std::int64_t>(1, (bytes + options.max_bytes - 1) / options.max_bytes));

@@ -18,7 +18,7 @@ ShardWriter::ShardWriter(const std::filesystem::path& path, std::int64_t vocab_s
     header_.vocab_size = static_cast<std::uint64_t>(vocab_size);
     header_.tokenizer = tokenizer;
     header_.id_bytes = vocab_size <= 65536 ? 2 : 4;
-    file_.write(&header_, sizeof header_);  // the place for it; finish() fills it in
+    file_.write(std::as_bytes(std::span(&header_, 1)));  // the place for it; finish() fills it in
 }
 
 void ShardWriter::append(std::span<const std::int32_t> ids) {
@@ -32,16 +32,16 @@ void ShardWriter::append(std::span<const std::int32_t> ids) {
         // Little-endian: the low bytes come first, also for two of four.
         std::memcpy(bytes.data() + i * header_.id_bytes, &ids[i], header_.id_bytes);
     }
-    file_.write(bytes.data(), bytes.size());
-    hash_.update(bytes.data(), bytes.size());
+    file_.write(bytes);
+    checksum_.update(bytes);
     header_.count += ids.size();
 }
 
 void ShardWriter::finish() {
-    header_.payload_checksum = hash_.digest();
-    header_.header_checksum =
-        hash64({reinterpret_cast<const char*>(&header_), offsetof(ShardHeader, header_checksum)});
-    file_.overwrite(0, &header_, sizeof header_);
+    header_.payload_checksum = checksum_.value();
+    header_.header_checksum = checksum_of(
+        {reinterpret_cast<const char*>(&header_), offsetof(ShardHeader, header_checksum)});
+    file_.overwrite(0, std::as_bytes(std::span(&header_, 1)));
     file_.commit();
 }
 

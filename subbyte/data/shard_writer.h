@@ -6,8 +6,7 @@
 #include <filesystem>
 #include <span>
 
-#include "subbyte/data/file.h"
-#include "subbyte/data/hash.h"
+#include "subbyte/core/file.h"
 #include "subbyte/data/token_shard.h"
 
 namespace subbyte::data {
@@ -26,9 +25,9 @@ public:
     std::int64_t size() const { return static_cast<std::int64_t>(header_.count); }
 
 private:
-    OutputFile file_;
+    AtomicFile file_;
     ShardHeader header_;
-    Hash64 hash_;
+    Checksum checksum_;
 };
 
 }  // namespace subbyte::data

@@ -14,6 +14,9 @@
 namespace subbyte::data {
 namespace {
 
+// Positions in a text are signed: they are subtracted from each other.
+std::int64_t size_of(const InputFile& file) { return static_cast<std::int64_t>(file.size()); }
+
 constexpr std::int64_t kBlock = 1 << 20;
 constexpr std::string_view kBom = "\xEF\xBB\xBF";
 constexpr char kTextHint[] =
@@ -68,8 +71,9 @@ void drop_carriage_returns(std::string& text) {
 // near, before a blank or between two characters.
 std::int64_t cut_after(const InputFile& file, std::int64_t at) {
     if (at <= 0) return 0;
-    std::string text(static_cast<std::size_t>(std::min(kBlock, file.size() - at + 1)), '\0');
-    file.read(at - 1, text.data(), text.size());  // the byte before may be the line end
+    std::string text(static_cast<std::size_t>(std::min(kBlock, size_of(file) - at + 1)), '\0');
+    file.read(static_cast<std::uint64_t>(at - 1), text.data(),
+              text.size());  // the byte before may be the line end
     if (const std::size_t line = text.find('\n'); line != text.npos) {
         return at + static_cast<std::int64_t>(line);
     }
@@ -83,13 +87,13 @@ std::int64_t cut_after(const InputFile& file, std::int64_t at) {
 }  // namespace
 
 TextReader::TextReader(const TextRange& range)
-    : file_(range.path), read_(range.begin), end_(std::min(range.end, file_.size())) {
+    : file_(range.path), read_(range.begin), end_(std::min(range.end, size_of(file_))) {
     check_head();
     offset_ = read_;
 }
 
 void TextReader::check_head() {
-    std::string head(static_cast<std::size_t>(std::min<std::int64_t>(file_.size(), 8)), '\0');
+    std::string head(static_cast<std::size_t>(std::min<std::uint64_t>(file_.size(), 8)), '\0');
     file_.read(0, head.data(), head.size());
     for (const Signature& signature : kSignatures) {
         if (head.starts_with(signature.bytes)) {
@@ -100,7 +104,7 @@ void TextReader::check_head() {
         }
     }
     const bool bom = head.starts_with(kBom);
-    if (file_.size() <= (bom ? 3 : 0)) {
+    if (file_.size() <= (bom ? 3u : 0u)) {
         throw Error(ErrorCode::kData,
                     fmt::format("{}: is empty ({} bytes)", file_.path().string(), file_.size()),
                     "give a file with text in it");
@@ -128,7 +132,7 @@ bool TextReader::next(std::string& block) {
     const auto size = static_cast<std::size_t>(std::min(kBlock, end_ - read_));
     const std::size_t kept = rest_.size();
     rest_.resize(kept + size);
-    file_.read(read_, rest_.data() + kept, size);
+    file_.read(static_cast<std::uint64_t>(read_), rest_.data() + kept, size);
     read_ += static_cast<std::int64_t>(size);
     if (rest_.empty()) return false;
 
@@ -145,7 +149,7 @@ std::pair<std::vector<TextRange>, std::vector<TextRange>> split_tail(
     const std::vector<std::filesystem::path>& files, double fraction) {
     std::int64_t total = 0;
     for (const auto& path : files) {
-        total += InputFile(path).size();
+        total += size_of(InputFile(path));
         TextReader({path});  // complains about what is no text before anything is cut
     }
     auto left =
@@ -154,7 +158,7 @@ std::pair<std::vector<TextRange>, std::vector<TextRange>> split_tail(
     std::vector<TextRange> front, tail;
     for (const auto& path : files) {
         const InputFile file(path);
-        const std::int64_t size = file.size();
+        const std::int64_t size = size_of(file);
         if (left >= size) {
             front.push_back({path});
         } else if (left <= 0) {

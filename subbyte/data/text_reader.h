@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "subbyte/data/file.h"
+#include "subbyte/core/file.h"
 
 namespace subbyte::data {
 

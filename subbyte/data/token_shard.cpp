@@ -11,14 +11,13 @@
 #include <vector>
 
 #include "subbyte/core/error.h"
-#include "subbyte/data/hash.h"
 
 namespace subbyte::data {
 namespace {
 
 constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 31;
 constexpr std::int64_t kCheckedAtOnce = 1 << 20;  // bytes
-constexpr std::int64_t kLlmcHeader = 1024;        // bytes
+constexpr std::uint32_t kLlmcHeader = 1024;       // bytes
 constexpr std::uint32_t kLlmcMagic16 = 20240520, kLlmcMagic32 = 20240801;
 
 [[noreturn]] void fail(const InputFile& file, const std::string& message, const char* hint) {
@@ -43,7 +42,7 @@ void widen(const std::vector<std::byte>& bytes, std::span<std::int64_t> to) {
 TokenShard::TokenShard(const std::filesystem::path& path, const Options& options)
     : file_(path), vocab_size_(options.vocab_size), id_bytes_(options.id_bytes) {
     std::array<std::uint32_t, 3> head{};
-    if (file_.size() >= std::int64_t{sizeof head}) file_.read(0, head.data(), sizeof head);
+    if (file_.size() >= sizeof head) file_.read(0, head.data(), sizeof head);
     if (std::memcmp(head.data(), ShardHeader{}.magic, 4) == 0 || path.extension() == ".sbtk") {
         const std::uint64_t checksum = read_own_header();
         if (options.vocab_size != 0 && options.vocab_size != vocab_size_) {
@@ -66,13 +65,14 @@ TokenShard::TokenShard(const std::filesystem::path& path, const Options& options
                 throw Error(ErrorCode::kUsage, fmt::format("ids of {} bytes", id_bytes_),
                             "ids have 2 or 4 bytes");
             }
-            if (file_.size() % id_bytes_ != 0) {
+            const auto size = static_cast<std::int64_t>(file_.size());
+            if (size % id_bytes_ != 0) {
                 fail(file_,
                      fmt::format("{} bytes are no whole number of {}-byte ids", file_.size(),
                                  id_bytes_),
                      kDamaged);
             }
-            size_ = file_.size() / id_bytes_;
+            size_ = size / id_bytes_;
         }
         check_ids();
     }
@@ -80,7 +80,7 @@ TokenShard::TokenShard(const std::filesystem::path& path, const Options& options
 
 std::uint64_t TokenShard::read_own_header() {
     ShardHeader header;
-    if (file_.size() < std::int64_t{sizeof header}) {
+    if (file_.size() < sizeof header) {
         fail(file_,
              fmt::format("{} bytes, the header of a token shard has {}", file_.size(),
                          sizeof header),
@@ -99,10 +99,11 @@ std::uint64_t TokenShard::read_own_header() {
                          ShardHeader{}.version),
              "make the file again with this program");
     }
-    if (hash64(checked) != header.header_checksum || header.padding != 0 || header.reserved != 0) {
+    if (checksum_of(checked) != header.header_checksum || header.padding != 0 ||
+        header.reserved != 0) {
         fail(file_, "the checksum of the header is wrong", kDamaged);
     }
-    const std::uint64_t bytes = static_cast<std::uint64_t>(file_.size()) - sizeof header;
+    const std::uint64_t bytes = file_.size() - sizeof header;
     if ((header.id_bytes != 2 && header.id_bytes != 4) || header.vocab_size < 1 ||
         header.vocab_size > std::uint64_t{kLargestVocabulary} ||
         header.count > bytes / header.id_bytes || header.count * header.id_bytes != bytes) {
@@ -125,22 +126,23 @@ void TokenShard::read_llmc_header() {
     std::array<std::uint32_t, 3> head{};
     file_.read(0, head.data(), sizeof head);
     const int bytes = head[0] == kLlmcMagic16 ? 2 : 4;
-    if (file_.size() != kLlmcHeader + std::int64_t{head[2]} * bytes) return;
+    if (file_.size() != kLlmcHeader + std::uint64_t{head[2]} * static_cast<unsigned>(bytes)) return;
     offset_ = kLlmcHeader;
     size_ = head[2];
     id_bytes_ = bytes;
 }
 
 void TokenShard::check_ids() {
-    Hash64 hash;
+    Checksum checksum;
     std::vector<std::byte> bytes;
     std::vector<std::int64_t> ids;
     const std::int64_t step = kCheckedAtOnce / id_bytes_;
     for (std::int64_t begin = 0; begin < size_; begin += step) {
         ids.resize(static_cast<std::size_t>(std::min(step, size_ - begin)));
         bytes.resize(ids.size() * static_cast<std::size_t>(id_bytes_));
-        file_.read(offset_ + begin * id_bytes_, bytes.data(), bytes.size());
-        hash.update(bytes.data(), bytes.size());
+        file_.read(static_cast<std::uint64_t>(offset_ + begin * id_bytes_), bytes.data(),
+                   bytes.size());
+        checksum.update(bytes);
         id_bytes_ == 2 ? widen<std::uint16_t>(bytes, ids) : widen<std::uint32_t>(bytes, ids);
         const auto bad = std::find_if(ids.begin(), ids.end(),
                                       [&](std::int64_t id) { return id >= vocab_size_; });
@@ -151,12 +153,12 @@ void TokenShard::check_ids() {
                  kWrongTokens);
         }
     }
-    checksum_ = hash.digest();
+    checksum_ = checksum.value();
 }
 
 void TokenShard::read(std::int64_t begin, std::span<std::int64_t> to) const {
     std::vector<std::byte> bytes(to.size() * static_cast<std::size_t>(id_bytes_));
-    file_.read(offset_ + begin * id_bytes_, bytes.data(), bytes.size());
+    file_.read(static_cast<std::uint64_t>(offset_ + begin * id_bytes_), bytes.data(), bytes.size());
     id_bytes_ == 2 ? widen<std::uint16_t>(bytes, to) : widen<std::uint32_t>(bytes, to);
     for (const std::int64_t id : to) {
         if (id >= vocab_size_) {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "subbyte/data/file.h"
+#include "subbyte/core/file.h"
 #include "subbyte/data/token_stream.h"
 
 namespace subbyte::data {

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "subbyte/core/checksum.h"
 #include "subbyte/core/error.h"
-#include "subbyte/data/hash.h"
 
 namespace subbyte::data {
 namespace {
@@ -29,7 +29,8 @@ public:
     std::int64_t vocab_size() const override { return vocab_size_; }
     std::uint64_t tokenizer() const override { return tokenizer_; }
     std::uint64_t checksum() const override {
-        return hash64({reinterpret_cast<const char*>(ids_.data()), ids_.size() * sizeof ids_[0]});
+        return checksum_of(
+            {reinterpret_cast<const char*>(ids_.data()), ids_.size() * sizeof ids_[0]});
     }
     void read(std::int64_t begin, std::span<std::int64_t> to) const override {
         std::copy_n(ids_.begin() + begin, to.size(), to.begin());
@@ -70,7 +71,8 @@ std::uint64_t TokenStream::checksum() const {
     }
     parts.push_back(static_cast<std::uint64_t>(begin_));
     parts.push_back(static_cast<std::uint64_t>(end_));
-    return hash64({reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof parts[0]});
+    return checksum_of(
+        {reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof parts[0]});
 }
 
 TokenStream TokenStream::slice(std::int64_t begin, std::int64_t end) const {

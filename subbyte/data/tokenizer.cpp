@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "subbyte/core/checksum.h"
 #include "subbyte/core/error.h"
-#include "subbyte/data/hash.h"
 #include "subbyte/data/utf8.h"
 
 namespace subbyte::data {
@@ -26,7 +26,7 @@ public:
     std::int64_t vocab_size() const override { return 258; }
     std::int32_t bos_id() const override { return 256; }
     std::int32_t eos_id() const override { return 257; }
-    std::uint64_t fingerprint() const override { return hash64("byte tokenizer 1"); }
+    std::uint64_t fingerprint() const override { return checksum_of("byte tokenizer 1"); }
     std::string model_bytes() const override { return {}; }
 
 protected:

@@ -88,7 +88,7 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
             paths.push_back(entry.path());
         }
     } catch (const fs::filesystem_error& error) {
-        fail_system("list the folder", folder, error.code().value());
+        fail_system("listed", folder, error.code().value());
     }
     std::sort(paths.begin(), paths.end());
     return paths;

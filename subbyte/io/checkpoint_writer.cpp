@@ -25,17 +25,17 @@ constexpr const char* kTemporary = ".tmp-";
 void remove_tree(const fs::path& path) {
     std::error_code error;
     fs::remove_all(path, error);
-    if (error) fail_system("remove", path, error.value(), "remove it by hand");
+    if (error) fail_system("removed", path, error.value(), "remove it by hand");
 }
 
 void rename_path(const fs::path& from, const fs::path& to) {
-    if (::rename(from.c_str(), to.c_str()) != 0) fail_system("rename to", to, errno);
+    if (::rename(from.c_str(), to.c_str()) != 0) fail_system("put in place", to, errno);
 }
 
 // The lock of a run's checkpoints; the system releases it when the process ends, however it ends.
 Descriptor lock_folder(const fs::path& folder) {
     Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd.get() < 0) fail_system("open the folder", folder, errno);
+    if (fd.get() < 0) fail_system("opened", folder, errno);
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
     if (errno == EWOULDBLOCK) {
         throw Error(ErrorCode::kUsage,
@@ -43,7 +43,7 @@ Descriptor lock_folder(const fs::path& folder) {
                     "give every run a folder of its own");
     }
     if (errno == ENOLCK || errno == EOPNOTSUPP) return fd;  // a file system without locks
-    fail_system("lock the folder", folder, errno);
+    fail_system("locked", folder, errno);
 }
 
 void remove_temporaries(const fs::path& folder) {
@@ -59,7 +59,7 @@ void publish(const fs::path& from, const fs::path& to) {
     if (errno == EEXIST) {
         if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
     }
-    if (errno != EINVAL && errno != ENOSYS) fail_system("rename to", to, errno);
+    if (errno != EINVAL && errno != ENOSYS) fail_system("put in place", to, errno);
     // A file system without these: move the old one away first.
     std::error_code ignored;  // if it cannot be looked at, the rename below says why
     if (fs::exists(to, ignored)) {
@@ -70,15 +70,8 @@ void publish(const fs::path& from, const fs::path& to) {
 
 void point_latest(const fs::path& folder, const std::string& target) {
     const fs::path link = folder / fmt::format("{}latest-{}", kTemporary, ::getpid());
-    if (::symlink(target.c_str(), link.c_str()) != 0) fail_system("create", link, errno);
+    if (::symlink(target.c_str(), link.c_str()) != 0) fail_system("created", link, errno);
     rename_path(link, folder / "latest");
-}
-
-void create_folders(const fs::path& folder) {
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error)
-        fail_system("create the folder", folder, error.value(), "check path and permissions");
 }
 
 }  // namespace
@@ -86,7 +79,7 @@ void create_folders(const fs::path& folder) {
 CheckpointWriter::CheckpointWriter(const fs::path& run, std::int64_t step) : run_(run) {
     if (step < 0) throw Error(ErrorCode::kUsage, fmt::format("checkpoint: step {} < 0", step));
     const fs::path folder = checkpoints_folder(run);
-    create_folders(folder);
+    make_folder(folder);
     lock_ = lock_folder(folder);
     remove_temporaries(folder);
     manifest_.step = step;
@@ -95,7 +88,7 @@ CheckpointWriter::CheckpointWriter(const fs::path& run, std::int64_t step) : run
     }
     const std::string name = checkpoint_folder(run, step).filename().string();
     temporary_ = folder / fmt::format("{}{}-{}", kTemporary, name, ::getpid());
-    create_folders(temporary_);
+    make_folder(temporary_);
 }
 
 CheckpointWriter::~CheckpointWriter() {
@@ -165,7 +158,7 @@ void prune_checkpoints(const fs::path& run, std::int64_t keep_last, std::int64_t
                     "keep at least 1; 0 for none");
     }
     const fs::path folder = checkpoints_folder(run);
-    create_folders(folder);
+    make_folder(folder);
     const Descriptor lock = lock_folder(folder);
     std::vector<CheckpointInfo> all = list_checkpoints(run);
     std::erase_if(all, [](const CheckpointInfo& info) { return info.sequence < 0; });

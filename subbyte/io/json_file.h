@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "subbyte/io/file.h"
+#include "subbyte/core/file.h"
 
 namespace subbyte::io {
 

@@ -46,7 +46,7 @@ void append(const Descriptor& fd, const std::filesystem::path& path, const std::
     if (error == 0) return;
     // No half record stays. If even that fails, the next writer cuts it off.
     const bool whole = ::ftruncate(fd.get(), before.st_size) == 0;
-    fail_system(fmt::format("append {} bytes to", text.size()), path, error,
+    fail_system(fmt::format("written ({} bytes more)", text.size()), path, error,
                 whole ? "free space on this disk; the log is as it was before this record"
                       : "free space on this disk; the last line of the log is incomplete");
 }
@@ -65,14 +65,14 @@ void mark_superseded(std::vector<JsonlRecord>& records, std::int64_t step) {
 JsonlWriter::JsonlWriter(const std::filesystem::path& path) : path_(path) {
     fd_ = Descriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
     if (fd_.get() < 0)
-        fail_system("open", path, errno, "check that the folder exists and is writable");
+        fail_system("written", path, errno, "check that the folder exists and is writable");
     const InputFile file(path);
     const std::string tail = last_line(file);
     if (tail.empty()) return;
     if (is_complete(tail)) {
         append(fd_, path_, "\n");
     } else if (::ftruncate(fd_.get(), static_cast<off_t>(file.size() - tail.size())) != 0) {
-        fail_system("cut the torn last line of", path, errno);
+        fail_system("freed of its torn last line", path, errno);
     }
 }
 

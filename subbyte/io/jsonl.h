@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "subbyte/io/file.h"
+#include "subbyte/core/file.h"
 
 namespace subbyte::io {
 

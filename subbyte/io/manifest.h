@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "subbyte/io/file.h"
+#include "subbyte/core/file.h"
 
 namespace subbyte::io {
 

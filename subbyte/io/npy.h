@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "subbyte/io/file.h"
+#include "subbyte/core/file.h"
 
 namespace subbyte::io {
 

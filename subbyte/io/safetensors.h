@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "subbyte/io/file.h"
+#include "subbyte/core/file.h"
 #include "subbyte/io/safetensors_header.h"
 
 namespace subbyte::io {

@@ -12,8 +12,8 @@
 #include <set>
 
 #include "subbyte/core/error.h"
+#include "subbyte/core/file.h"
 #include "subbyte/core/nearest.h"
-#include "subbyte/io/file.h"
 #include "subbyte/train/config_check.h"
 #include "subbyte/train/config_presets.h"
 #include "subbyte/train/config_suggest.h"
@@ -45,7 +45,7 @@ Source find_source(const std::string& file_or_preset) {
             ErrorCode::kData, fmt::format("there is no configuration {}", file_or_preset),
             fmt::format("give a TOML file, or a preset: {}", fmt::join(config_presets(), ", ")));
     }
-    return {file_or_preset, io::read_text(file_or_preset)};
+    return {file_or_preset, read_text(file_or_preset)};
 }
 
 std::string joined(std::string_view section, std::string_view name) {
@@ -112,7 +112,7 @@ void Reader::extend(const toml::node& node, const Origin& at, const Source& from
         from.is_preset ? fs::path(wanted) : fs::path(from.name).parent_path() / wanted;
     std::optional<Source> base;
     if (!from.is_preset && fs::is_regular_file(path)) {
-        base = Source{path.string(), io::read_text(path)};
+        base = Source{path.string(), read_text(path)};
     } else {
         base = find_preset(wanted);
     }

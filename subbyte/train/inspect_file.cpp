@@ -156,7 +156,7 @@ Json inspect_model(const fs::path& folder) {
 
 // The first bytes of a file; fewer when it is shorter.
 std::string head_of(const fs::path& path) {
-    const io::InputFile file(path);
+    const InputFile file(path);
     std::string head(std::min<std::uint64_t>(file.size(), 64), '\0');
     file.read(0, std::as_writable_bytes(std::span(head)));
     return head;

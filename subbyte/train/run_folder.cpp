@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "subbyte/core/error.h"
+#include "subbyte/core/file.h"
 #include "subbyte/io/checkpoint.h"
-#include "subbyte/io/file.h"
 #include "subbyte/io/json_file.h"
 #include "subbyte/io/safetensors.h"
 #include "subbyte/train/config_writer.h"
@@ -29,18 +29,6 @@ std::string run_dir(const Config& config) {
 Resume read_resume(const fs::path& folder) {
     return {folder.string(), io::read_json(folder / "trainer_state.json"),
             io::read_json(folder / "precision.json")};
-}
-
-void write_text(const fs::path& path, const std::string& text) {
-    io::AtomicFile file(path, text.size());
-    file.write(std::string_view(text));
-    file.commit();
-}
-
-void make_folder(const fs::path& path) {
-    std::error_code error;
-    fs::create_directories(path, error);
-    if (error) io::fail_system("create the folder", path, error.value(), "name another run.dir");
 }
 
 }  // namespace

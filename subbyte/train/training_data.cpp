@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "subbyte/core/error.h"
+#include "subbyte/core/file.h"
 #include "subbyte/data/corpus.h"
 #include "subbyte/data/sampler.h"
-#include "subbyte/io/file.h"
 
 namespace subbyte::train {
 namespace {
@@ -63,7 +63,7 @@ data::TokenizerPtr load_tokenizer(const std::string& dir) {
     }
     const std::filesystem::path marker = folder / "tokenizer.txt";
     if (!std::filesystem::exists(marker)) return nullptr;
-    const std::string text = io::read_text(marker);
+    const std::string text = read_text(marker);
     if (text != "bytes\n") {
         throw Error(ErrorCode::kData,
                     fmt::format("{}: holds something else than the word bytes", marker.string()));

@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
-#include "subbyte/io/checksum.h"
+#include "subbyte/core/checksum.h"
 
-namespace subbyte::io {
+namespace subbyte {
 
 // Owner of a file descriptor; -1 when empty.
 class Descriptor {
@@ -35,8 +35,12 @@ class InputFile {
 public:
     explicit InputFile(const std::filesystem::path& path);  // Error kData
 
-    // Fills `out` from `offset`. Error kData when the file ends before. Safe from several threads.
+    // Fills `out`, or `size` bytes at `to`, from `offset`. Error kData when the file ends before.
+    // Safe from several threads.
     void read(std::uint64_t offset, std::span<std::byte> out) const;
+    void read(std::uint64_t offset, void* to, std::size_t size) const {
+        read(offset, {static_cast<std::byte*>(to), size});
+    }
 
     const std::filesystem::path& path() const { return path_; }
     std::uint64_t size() const { return size_; }  // bytes
@@ -47,8 +51,10 @@ private:
     std::uint64_t size_ = 0;
 };
 
-// The whole file. Error kData when it cannot be read or is larger than 1 GiB.
-std::string read_text(const std::filesystem::path& path);
+// The whole file. Error kData when it cannot be read or is larger than `most` bytes (checked before
+// allocating).
+std::string read_text(const std::filesystem::path& path,
+                      std::uint64_t most = std::uint64_t{1} << 30);
 
 // What a finished file holds.
 struct WrittenFile {
@@ -69,14 +75,24 @@ public:
 
     void write(std::span<const std::byte> bytes);  // Error kData
     void write(std::string_view text);
+    // Puts other bytes where some were written already. They do not enter the checksum.
+    void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);  // Error kData
     WrittenFile commit();  // once, at the end; Error kData
 
 private:
+    [[noreturn]] void fail_write(int error, std::size_t more) const;
+
     std::filesystem::path path_, temporary_;
     Descriptor fd_;
     std::uint64_t bytes_needed_, bytes_ = 0;
     Checksum checksum_;
 };
+
+// AtomicFile in one call.
+WrittenFile write_text(const std::filesystem::path& path, std::string_view text);
+
+// Makes the folder and its parents. Error kData.
+void make_folder(const std::filesystem::path& folder);
 
 // Writes all bytes at the position of `fd`. Returns 0 or the errno of the failure.
 int write_all(int fd, std::span<const std::byte> bytes);
@@ -84,8 +100,9 @@ int write_all(int fd, std::span<const std::byte> bytes);
 // Makes the entries of a folder (creations, renames, removals) survive a power cut. Error kData.
 void sync_folder(const std::filesystem::path& folder);
 
-// Error kData that says what the system refused: "cannot <action> '<path>': <text of errno>".
-[[noreturn]] void fail_system(std::string_view action, const std::filesystem::path& path, int error,
-                              const std::string& hint = {});
+// Error kData that says what the system refused: "<path>: cannot be <done>: <text of errno>", e.g.
+// done = "read". Without a `hint` one that suits the errno.
+[[noreturn]] void fail_system(std::string_view done, const std::filesystem::path& path, int error,
+                              std::string hint = {});
 
-}  // namespace subbyte::io
+}  // namespace subbyte

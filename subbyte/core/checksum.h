@@ -8,13 +8,15 @@
 #include <span>
 #include <string_view>
 
-namespace subbyte::io {
+namespace subbyte {
 
 // XXH64 with seed 0, fed piece by piece. Finds damage, not forgery.
 class Checksum {
 public:
     Checksum();
     ~Checksum();
+    Checksum(Checksum&&) noexcept;
+    Checksum& operator=(Checksum&&) noexcept;
     void update(std::span<const std::byte> bytes);
     std::uint64_t value() const;  // of everything so far
 
@@ -25,4 +27,4 @@ private:
 
 std::uint64_t checksum_of(std::string_view text);
 
-}  // namespace subbyte::io
+}  // namespace subbyte

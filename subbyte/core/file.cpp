@@ -1,6 +1,6 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
-#include "subbyte/io/file.h"
+#include "subbyte/core/file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,10 +13,21 @@
 
 #include "subbyte/core/error.h"
 
-namespace subbyte::io {
+namespace subbyte {
 namespace {
 
 bool is_full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
+std::string hint_for(int error) {
+    if (is_full(error)) return "free some space, or name a place on another disk";
+    switch (error) {
+        case ENOENT: return "check the spelling; relative paths start at the working directory";
+        case EACCES:
+        case EPERM:
+        case EROFS: return "check the permissions, or name another place";
+        default: return {};
+    }
+}
 
 // The folder that holds `path`; "." for a bare name.
 std::filesystem::path folder_of(const std::filesystem::path& path) {
@@ -40,25 +51,26 @@ void Descriptor::reset() {
     fd_ = -1;
 }
 
-void fail_system(std::string_view action, const std::filesystem::path& path, int error,
-                 const std::string& hint) {
+void fail_system(std::string_view done, const std::filesystem::path& path, int error,
+                 std::string hint) {
     throw Error(ErrorCode::kData,
-                fmt::format("cannot {} '{}': {}", action, path.string(),
+                fmt::format("{}: cannot be {}: {}", path.string(), done,
                             std::generic_category().message(error)),
-                hint);
+                hint.empty() ? hint_for(error) : std::move(hint));
 }
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
     // O_NONBLOCK: a FIFO must not block us before we can refuse it.
     fd_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (fd_.get() < 0) fail_system("open", path, errno, "check the path and its permissions");
+    if (fd_.get() < 0) fail_system("read", path, errno);
     struct stat status {};
     if (::fstat(fd_.get(), &status) != 0) fail_system("read", path, errno);
     if (!S_ISREG(status.st_mode)) {
-        throw Error(ErrorCode::kData,
-                    fmt::format("'{}' is {}, a file was expected", path.string(),
-                                S_ISDIR(status.st_mode) ? "a folder" : "not a regular file"),
-                    "name a file");
+        throw Error(
+            ErrorCode::kData,
+            fmt::format("{}: is {}", path.string(),
+                        S_ISDIR(status.st_mode) ? "a folder, not a file" : "not a regular file"),
+            S_ISDIR(status.st_mode) ? "name a file in it" : "copy its content to a file");
     }
     size_ = static_cast<std::uint64_t>(status.st_size);
 }
@@ -72,21 +84,20 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
         if (got < 0) fail_system("read", path_, errno);
         if (got == 0) {
             throw Error(ErrorCode::kData,
-                        fmt::format("'{}' ends at byte {}, bytes up to {} were expected",
+                        fmt::format("{}: ends at byte {}, bytes up to {} were expected",
                                     path_.string(), offset + done, offset + out.size()),
-                        "the file was cut short; make or fetch it again");
+                        "the file was cut short: make or fetch it again");
         }
         done += static_cast<std::size_t>(got);
     }
 }
 
-std::string read_text(const std::filesystem::path& path) {
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 30;
+std::string read_text(const std::filesystem::path& path, std::uint64_t most) {
     const InputFile file(path);
-    if (file.size() > kMost) {
+    if (file.size() > most) {
         throw Error(ErrorCode::kData,
-                    fmt::format("'{}' has {} bytes, a text file may have {}", path.string(),
-                                file.size(), kMost),
+                    fmt::format("{}: has {} bytes, at most {} are expected", path.string(),
+                                file.size(), most),
                     "check that this is the right file");
     }
     std::string text(file.size(), '\0');
@@ -106,9 +117,9 @@ int write_all(int fd, std::span<const std::byte> bytes) {
 
 void sync_folder(const std::filesystem::path& folder) {
     const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd.get() < 0) fail_system("open the folder", folder, errno);
+    if (fd.get() < 0) fail_system("opened", folder, errno);
     // EINVAL: the file system has nothing to sync for a folder.
-    if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_system("sync the folder", folder, errno);
+    if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_system("synced", folder, errno);
 }
 
 AtomicFile::AtomicFile(const std::filesystem::path& path, std::uint64_t bytes_needed)
@@ -119,7 +130,8 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, std::uint64_t bytes_ne
                      fmt::format(".{}.tmp-{}-{}", path.filename().string(), ::getpid(), attempt);
         fd_ = Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
         if (fd_.get() < 0 && (errno != EEXIST || attempt == 10000)) {
-            fail_system("create", path, errno, "check that the folder exists and is writable");
+            fail_system("created", path, errno,
+                        is_full(errno) ? "" : "check that the folder exists and is writable");
         }
     }
 }
@@ -131,26 +143,51 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-    if (const int error = write_all(fd_.get(), bytes)) {
-        if (!is_full(error)) fail_system("write", path_, error);
-        const std::uint64_t needed = bytes_needed_ > 0 ? bytes_needed_ : bytes_ + bytes.size();
-        throw Error(ErrorCode::kData,
-                    fmt::format("cannot write '{}': {}; {} bytes are needed", path_.string(),
-                                std::generic_category().message(error), needed),
-                    "free space on this disk, or write somewhere else; what was there before is "
-                    "unchanged");
-    }
+    if (const int error = write_all(fd_.get(), bytes)) fail_write(error, bytes.size());
     bytes_ += bytes.size();
     checksum_.update(bytes);
 }
 
+void AtomicFile::overwrite(std::uint64_t offset, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t done =
+            ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) fail_write(errno, 0);
+        bytes = bytes.subspan(static_cast<std::size_t>(done));
+        offset += static_cast<std::uint64_t>(done);
+    }
+}
+
+void AtomicFile::fail_write(int error, std::size_t more) const {
+    if (!is_full(error)) fail_system("written", path_, error);
+    throw Error(ErrorCode::kData,
+                fmt::format("{}: cannot be written: {}; {} bytes are needed", path_.string(),
+                            std::generic_category().message(error),
+                            bytes_needed_ > 0 ? bytes_needed_ : bytes_ + more),
+                "free space on this disk, or write somewhere else; what was there before is "
+                "unchanged");
+}
+
 WrittenFile AtomicFile::commit() {
     // fsync is where a full disk may show up late.
-    if (::fsync(fd_.get()) != 0) fail_system("write", path_, errno);
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_system("create", path_, errno);
+    if (::fsync(fd_.get()) != 0) fail_system("written", path_, errno);
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_system("created", path_, errno);
     fd_.reset();
     sync_folder(folder_of(path_));
     return {bytes_, checksum_.value()};
 }
 
-}  // namespace subbyte::io
+WrittenFile write_text(const std::filesystem::path& path, std::string_view text) {
+    AtomicFile file(path, text.size());
+    file.write(text);
+    return file.commit();
+}
+
+void make_folder(const std::filesystem::path& folder) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) fail_system("created", folder, error.value());
+}
+
+}  // namespace subbyte
