@@ -9,8 +9,8 @@
 #include "subbyte/cli/output.h"
 #include "subbyte/cli/plan.h"
 #include "subbyte/core/error.h"
-#include "subbyte/io/file.h"
-#include "subbyte/plan/json_reader.h"
+#include "subbyte/core/file.h"
+#include "subbyte/io/json_file.h"
 #include "subbyte/plan/selection_json.h"
 
 namespace subbyte::cli {
@@ -18,7 +18,7 @@ namespace {
 
 // The instances of a file: one, or a list under "instances".
 std::vector<nlohmann::json> read_instances(const std::string& file) {
-    const nlohmann::json json = plan::parse_json(io::read_text(file), file);
+    const nlohmann::json json = io::read_json(file);
     if (json.is_object() && json.contains("instances") && json["instances"].is_array()) {
         return json["instances"];
     }
@@ -52,11 +52,7 @@ void solve_instances(const PlanArguments& arguments) {
                         fmt::format("{:.3f}", selection.seconds)});
     }
     const nlohmann::json result = results.size() == 1 ? results.front() : results;
-    if (!arguments.out.empty()) {
-        io::AtomicFile file(arguments.out);
-        file.write(result.dump(2) + "\n");
-        file.commit();
-    }
+    if (!arguments.out.empty()) write_text(arguments.out, result.dump(2) + "\n");
     if (arguments.json) {
         print_json(result);
     } else {

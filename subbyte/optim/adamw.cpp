@@ -57,13 +57,7 @@ double AdamW::update_sensitivity(std::size_t i, const at::Tensor& grad) const {
         adam_jacobian(zero_moments(parameters_[i].value, options_.amsgrad), grad, step));
 }
 
-NamedTensors AdamW::state_tensors() const {
-    NamedTensors result;
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-        if (states_[i].count > 0) append_moments(result, parameters_[i], states_[i].moments);
-    }
-    return result;
-}
+NamedTensors AdamW::state_tensors() const { return moment_tensors(parameters_, states_); }
 
 nlohmann::json AdamW::state_numbers() const {
     nlohmann::json numbers = Optimizer::state_numbers();
@@ -75,17 +69,12 @@ nlohmann::json AdamW::state_numbers() const {
 }
 
 void AdamW::load_state(const NamedTensors& tensors, const nlohmann::json& numbers) {
-    StateReader reader(tensors, numbers, name());
-    std::vector<State> states(parameters_.size());
-    for (std::size_t i = 0; i < states.size(); ++i) {
-        const nlohmann::json* saved = reader.numbers_of(parameters_[i]);
-        if (saved == nullptr) continue;
-        JsonFields fields(*saved, parameters_[i].name, ErrorCode::kData);
-        states[i].count = fields.count("count");
-        fields.finish();
-        states[i].moments = reader.moments(parameters_[i], options_.amsgrad);
-    }
-    reader.finish();
+    std::vector<State> states = StateReader(tensors, numbers, name())
+                                    .states<State>(parameters_, options_.amsgrad,
+                                                   [](const plan::JsonReader& saved, State& state) {
+                                                       saved.allow({"count"});
+                                                       state.count = saved["count"].count();
+                                                   });
     Optimizer::load_state(tensors, numbers);
     states_ = std::move(states);
 }

@@ -11,8 +11,8 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/core/nearest.h"
-#include "subbyte/optim/json_fields.h"
 #include "subbyte/optim/option_check.h"
+#include "subbyte/plan/json_reader.h"
 
 namespace subbyte::optim {
 namespace {
@@ -63,13 +63,13 @@ nlohmann::json LrSchedule::to_json() const {
 }
 
 LrSchedule LrSchedule::from_json(const nlohmann::json& saved) {
-    JsonFields fields(saved, "learning-rate curve", ErrorCode::kData);
-    const LrScheduleOptions options{.shape = fields.text("shape"),
-                                    .peak = fields.number("peak"),
-                                    .min_ratio = fields.number("min_ratio"),
-                                    .warmup_steps = fields.count("warmup_steps"),
-                                    .total_steps = fields.count("total_steps")};
-    fields.finish();
+    const plan::JsonReader reader(saved, "learning-rate curve");
+    reader.allow({"shape", "peak", "min_ratio", "warmup_steps", "total_steps"});
+    const LrScheduleOptions options{.shape = reader["shape"].text(),
+                                    .peak = reader["peak"].number(),
+                                    .min_ratio = reader["min_ratio"].number(),
+                                    .warmup_steps = reader["warmup_steps"].count(),
+                                    .total_steps = reader["total_steps"].count()};
     try {
         return LrSchedule(options);
     } catch (const Error& error) {

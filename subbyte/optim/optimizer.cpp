@@ -11,8 +11,8 @@
 #include "subbyte/core/error.h"
 #include "subbyte/ops/reduce.h"
 #include "subbyte/optim/adam_kernel.h"
-#include "subbyte/optim/json_fields.h"
 #include "subbyte/optim/option_check.h"
+#include "subbyte/plan/json_reader.h"
 
 namespace subbyte::optim {
 namespace {
@@ -136,11 +136,10 @@ nlohmann::json Optimizer::state_numbers() const {
 }
 
 void Optimizer::load_state(const NamedTensors&, const nlohmann::json& numbers) {
-    JsonFields fields(numbers, "optimizer state", ErrorCode::kData);
-    const std::int64_t steps = fields.count("steps");
-    const std::int64_t skipped = fields.count("skipped");
-    const double lr = fields.number("lr");
-    if (lr < 0) throw Error(ErrorCode::kData, fmt::format("optimizer state: lr is {}", lr));
+    const plan::JsonReader reader(numbers, "optimizer state");
+    const std::int64_t steps = reader["steps"].count();
+    const std::int64_t skipped = reader["skipped"].count();
+    const double lr = reader["lr"].number(0);
     steps_ = steps;
     skipped_ = skipped;
     lr_ = lr;

@@ -175,15 +175,7 @@ double StableSpam::update_sensitivity(std::size_t i, const at::Tensor& grad) con
     return prepared.adam.grad_scale * ops::norm(jacobian);
 }
 
-NamedTensors StableSpam::state_tensors() const {
-    NamedTensors result;
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-        if (states_[i].moments.defined()) {
-            append_moments(result, parameters_[i], states_[i].moments);
-        }
-    }
-    return result;
-}
+NamedTensors StableSpam::state_tensors() const { return moment_tensors(parameters_, states_); }
 
 nlohmann::json StableSpam::state_numbers() const {
     nlohmann::json numbers = Optimizer::state_numbers();
@@ -203,8 +195,7 @@ nlohmann::json StableSpam::state_numbers() const {
 
 void StableSpam::load_state(const NamedTensors& tensors, const nlohmann::json& numbers) {
     StateReader reader(tensors, numbers, name());
-    const std::string compat =
-        JsonFields(numbers, "optimizer state", ErrorCode::kData).text("compat");
+    const std::string& compat = plan::JsonReader(numbers, "optimizer state")["compat"].text();
     if (compat != compat_name(options_.compat)) {
         throw Error(ErrorCode::kData,
                     fmt::format("optimizer state: saved with compat '{}', cannot be continued with "
@@ -212,17 +203,12 @@ void StableSpam::load_state(const NamedTensors& tensors, const nlohmann::json& n
                                 compat, compat_name(options_.compat)),
                     "the two count updates differently; keep compat as it was");
     }
-    std::vector<State> states(parameters_.size());
-    for (std::size_t i = 0; i < states.size(); ++i) {
-        const nlohmann::json* saved = reader.numbers_of(parameters_[i]);
-        if (saved == nullptr) continue;
-        JsonFields fields(*saved, parameters_[i].name, ErrorCode::kData);
-        states[i].statistics = {fields.count("k_stat"), fields.count("k_adam"), fields.number("T"),
-                                fields.number("mu"), fields.number("nu")};
-        fields.finish();
-        states[i].moments = reader.moments(parameters_[i], options_.amsgrad);
-    }
-    reader.finish();
+    std::vector<State> states = reader.states<State>(
+        parameters_, options_.amsgrad, [](const plan::JsonReader& saved, State& state) {
+            saved.allow({"k_stat", "k_adam", "T", "mu", "nu"});
+            state.statistics = {saved["k_stat"].count(), saved["k_adam"].count(),
+                                saved["T"].number(), saved["mu"].number(), saved["nu"].number()};
+        });
     Optimizer::load_state(tensors, numbers);
     states_ = std::move(states);
 }

@@ -20,15 +20,16 @@ std::string describe(at::IntArrayRef sizes, at::ScalarType dtype) {
 
 StateReader::StateReader(const NamedTensors& tensors, const nlohmann::json& numbers,
                          const std::string& optimizer) {
-    JsonFields fields(numbers, "optimizer state", ErrorCode::kData);
-    const std::string saved = fields.text("optimizer");
+    const plan::JsonReader reader(numbers, "optimizer state");
+    const std::string& saved = reader["optimizer"].text();
     if (saved != optimizer) {
         throw Error(ErrorCode::kData,
                     fmt::format("optimizer state: saved by '{}', cannot be loaded into '{}'", saved,
                                 optimizer),
                     "continue with the same optimizer, or start it fresh");
     }
-    for (const auto& [name, value] : fields.object("parameters").items()) numbers_[name] = &value;
+    reader["parameters"].keys();  // an object
+    for (const auto& [name, value] : numbers.at("parameters").items()) numbers_[name] = &value;
     for (const auto& [name, tensor] : tensors) {
         if (!tensors_.emplace(name, tensor).second) {
             throw Error(ErrorCode::kData, fmt::format("optimizer state: '{}' appears twice", name));

@@ -17,21 +17,27 @@ bool in_range(double number, double least) { return std::isfinite(number) && num
 
 }  // namespace
 
-JsonReader::JsonReader(const nlohmann::json& value, std::string what)
-    : JsonReader(value, std::move(what), {}) {}
+JsonReader::JsonReader(const nlohmann::json& value, std::string what, ErrorCode code)
+    : JsonReader(value, std::move(what), code, {}) {}
 
-JsonReader::JsonReader(const nlohmann::json& value, std::string what, std::string place)
-    : value_(value), what_(std::move(what)), place_(std::move(place)) {}
+JsonReader::JsonReader(const nlohmann::json& value, std::string what, ErrorCode code,
+                       std::string place)
+    : value_(value), what_(std::move(what)), code_(code), place_(std::move(place)) {}
 
 void JsonReader::fail(const std::string& message, const std::string& hint) const {
-    throw Error(ErrorCode::kData,
+    throw Error(code_,
                 place_.empty() ? fmt::format("{}: {}", what_, message)
                                : fmt::format("{}: {}: {}", what_, place_, message),
                 hint);
 }
 
 void JsonReader::expect(bool condition, const char* kind) const {
-    if (!condition) fail(fmt::format("{} expected, found {}", kind, value_.type_name()));
+    if (condition) return;
+    const std::string found =
+        value_.is_structured()
+            ? value_.type_name()
+            : value_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 60);
+    fail(fmt::format("{} expected, found {}", kind, found));
 }
 
 std::vector<std::string> JsonReader::keys() const {
@@ -44,7 +50,7 @@ std::vector<std::string> JsonReader::keys() const {
 void JsonReader::allow(const std::vector<std::string>& known) const {
     for (const std::string& key : keys()) {
         if (std::find(known.begin(), known.end(), key) == known.end()) {
-            fail(fmt::format("unknown member '{}'", key), nearest_hint(key, known));
+            fail(fmt::format("unknown key '{}'", key), nearest_hint(key, known));
         }
     }
 }
@@ -55,8 +61,8 @@ bool JsonReader::has(const std::string& key) const {
 }
 
 JsonReader JsonReader::operator[](const std::string& key) const {
-    if (!has(key)) fail(fmt::format("member '{}' is missing", key));
-    return {value_[key], what_, place_.empty() ? key : fmt::format("{}.{}", place_, key)};
+    if (!has(key)) fail(fmt::format("'{}' is missing", key));
+    return {value_[key], what_, code_, place_.empty() ? key : fmt::format("{}.{}", place_, key)};
 }
 
 std::size_t JsonReader::size() const {
@@ -66,7 +72,7 @@ std::size_t JsonReader::size() const {
 
 JsonReader JsonReader::operator[](std::size_t index) const {
     if (index >= size()) fail(fmt::format("{} entries, at least {} expected", size(), index + 1));
-    return {value_[index], what_, fmt::format("{}[{}]", place_, index)};
+    return {value_[index], what_, code_, fmt::format("{}[{}]", place_, index)};
 }
 
 std::vector<double> JsonReader::numbers(double least) const {
@@ -107,18 +113,6 @@ bool JsonReader::boolean() const {
 const std::string& JsonReader::text() const {
     expect(value_.is_string(), "a text");
     return value_.get_ref<const std::string&>();
-}
-
-nlohmann::json parse_json(std::string_view text, const std::string& what) {
-    try {
-        return nlohmann::json::parse(text);
-    } catch (const nlohmann::json::exception& error) {
-        // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-        std::string_view message = error.what();
-        const std::size_t tag = message.find("] ");
-        if (tag != std::string_view::npos) message.remove_prefix(tag + 2);
-        throw Error(ErrorCode::kData, fmt::format("{}: not JSON: {}", what, message));
-    }
 }
 
 }  // namespace subbyte::plan

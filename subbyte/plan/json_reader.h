@@ -5,17 +5,18 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "subbyte/core/error.h"
 
 namespace subbyte::plan {
 
-// A checked view of a JSON value. Every complaint is an Error kData that names the place, e.g.
-// "plan: layers.lm_head.wgrad: ...". The value must outlive the reader.
+// A checked view of a JSON value. Every complaint is an Error (kData unless another code is given)
+// that names the place, e.g. "plan: layers.lm_head.wgrad: ...". The value must outlive the reader.
 class JsonReader {
 public:
     // `what` names the kind of file: "plan", "statistics".
-    JsonReader(const nlohmann::json& value, std::string what);
+    JsonReader(const nlohmann::json& value, std::string what, ErrorCode code = ErrorCode::kData);
 
     bool is_text() const { return value_.is_string(); }
 
@@ -34,20 +35,20 @@ public:
     // Scalars: a finite number of at least `least`; a whole number in [least, most].
     double number(double least = -1e300) const;
     std::int64_t integer(std::int64_t least, std::int64_t most) const;
+    std::int64_t count() const { return integer(0, INT64_MAX); }
     bool boolean() const;
     const std::string& text() const;
 
     [[noreturn]] void fail(const std::string& message, const std::string& hint = {}) const;
 
 private:
-    JsonReader(const nlohmann::json& value, std::string what, std::string place);
+    JsonReader(const nlohmann::json& value, std::string what, ErrorCode code, std::string place);
     void expect(bool condition, const char* kind) const;
 
     const nlohmann::json& value_;
-    std::string what_, place_;
+    std::string what_;
+    ErrorCode code_;
+    std::string place_;
 };
-
-// Parses the text of a file. Error kData that gives the position of the first mistake.
-nlohmann::json parse_json(std::string_view text, const std::string& what);
 
 }  // namespace subbyte::plan

@@ -10,7 +10,6 @@
 #include <numeric>
 #include <sstream>
 
-#include "subbyte/plan/json_reader.h"
 #include "subbyte/plan/selection.h"
 #include "subbyte/plan/selection_json.h"
 
@@ -21,7 +20,7 @@ nlohmann::json read_instances() {
     std::ifstream file(SUBBYTE_GOLDEN_DIR "/ilp.json");
     std::stringstream text;
     text << file.rdbuf();
-    return parse_json(text.str(), "ilp.json").at("instances");
+    return nlohmann::json::parse(text.str()).at("instances");
 }
 
 double objective(const SelectionProblem& problem, const std::vector<int>& choice) {

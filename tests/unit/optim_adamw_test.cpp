@@ -206,13 +206,14 @@ TEST(MakeOptimizer, NamesTheNearestKey) {
     refuse("adamw", {{"weight_decy", 0.1}}, "unknown key 'weight_decy'",
            "did you mean 'weight_decay'?");
     refuse("adamw", {{"gamma1", 0.1}}, "unknown key 'gamma1'", "");
-    refuse("stable-spam", {{"compat", "oficial"}}, "compat 'oficial'", "did you mean 'official'?");
-    refuse("adamw", {{"lr", "1e-3"}}, "'lr' is \"1e-3\", must be a finite number", "");
-    refuse("adamw", {{"betas", {0.9}}}, "'betas' is [0.9], must be two numbers", "");
+    refuse("stable-spam", {{"compat", "oficial"}}, "compat: 'oficial' is unknown",
+           "did you mean 'official'?");
+    refuse("adamw", {{"lr", "1e-3"}}, "lr: a number expected, found \"1e-3\"", "");
+    refuse("adamw", {{"betas", {0.9}}}, "betas: two numbers expected", "");
     refuse("adamw", {{"betas", {0.9, 1.0}}}, "beta2 is 1", "");
-    refuse("stable-spam", {{"update_gap", -1}}, "'update_gap' is -1", "");
-    refuse("stable-spam", {{"adagn", 1}}, "'adagn' is 1, must be true or false", "");
-    refuse("adamw", nlohmann::json::array(), "not a JSON object", "");
+    refuse("stable-spam", {{"update_gap", -1}}, "update_gap: -1 is not in", "");
+    refuse("stable-spam", {{"adagn", 1}}, "adagn: true or false expected, found 1", "");
+    refuse("adamw", nlohmann::json::array(), "an object expected", "");
 }
 
 }  // namespace

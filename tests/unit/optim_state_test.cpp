@@ -138,16 +138,16 @@ TEST(OptimState, RefusesWhatDoesNotFit) {
         for (const char* key : {"steps", "skipped"}) {
             n = numbers;
             n[key] = -1;
-            refuse(std::string("'") + key + "' is -1", tensors, n);
+            refuse(std::string(key) + ": -1 is not in", tensors, n);
             n[key] = 1.5;
-            refuse(std::string("'") + key + "' is 1.5", tensors, n);
+            refuse(std::string(key) + ": a whole number expected, found 1.5", tensors, n);
             n.erase(key);
             refuse(std::string("'") + key + "' is missing", tensors, n);
         }
         n = numbers;
         n["lr"] = "fast";
-        refuse("'lr' is \"fast\"", tensors, n);
-        refuse("not a JSON object", tensors, nlohmann::json::array());
+        refuse("lr: a number expected, found \"fast\"", tensors, n);
+        refuse("an object expected", tensors, nlohmann::json::array());
         live->load_state(tensors, numbers);
         expect_same_state(*live, *saved);
     }
