@@ -1,0 +1,53 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory plan that `subbyte train` prints before the first step, against what the process took.
+#include "tests/cli/program.h"
+
+namespace subbyte::testing {
+namespace {
+
+class Memory : public Program {
+protected:
+    // Trains llama-9m for three steps; gives the last record of the run.
+    nlohmann::json train(const std::string& name, const std::string& settings) {
+        std::string text;
+        for (int i = 0; i < 20000; ++i) text += "line " + std::to_string(i * 7919) + "\n";
+        write("text.txt", text);
+        write(name + ".toml",
+              "[model]\npreset = \"llama-9m\"\nvocab_size = 8192\n[data]\npath = \"text.txt\"\n"
+              "tokenizer = \"bytes\"\n[train]\nsteps = 3\nbatch_size = 8\nseq_len = 256\n"
+              "eval_every = 0\n[checkpoint]\nevery = 0\n[run]\ndir = \"" +
+                  name + "\"\n");
+        const Call call = run("train " + name + ".toml " + settings);
+        EXPECT_EQ(call.exit_code, 0) << call.err;
+        EXPECT_NE(call.out.find("peak about"), std::string::npos) << call.out;
+        return nlohmann::json::parse(read_file(path(name + "/summary.json")));
+    }
+};
+
+TEST_F(Memory, PlannedPeakIsWithinTenPercentOfTheMeasuredOne) {
+    const std::pair<const char*, const char*> runs[] = {
+        {"fp4", "--set precision.recipe=fp4"},
+        {"bf16", "--set precision.recipe=bf16"},
+        {"fp32", "--set precision.recipe=fp32 --set precision.head=fp32"},
+        {"recomputed", "--set precision.recipe=fp8 --set train.recompute=true"},
+    };
+    for (const auto& [name, settings] : runs) {
+        const nlohmann::json end = train(name, settings);
+        const double planned = end["planned_peak_bytes"], measured = end["peak_memory_bytes"];
+        EXPECT_NEAR(planned / measured, 1.0, 0.1)
+            << name << ": planned " << planned / 1e6 << " MB, measured " << measured / 1e6;
+    }
+}
+
+TEST_F(Memory, RecomputingTakesLessAndGivesTheSameLoss) {
+    const nlohmann::json kept = train("kept", "--set precision.recipe=fp8");
+    const nlohmann::json again =
+        train("again", "--set precision.recipe=fp8 --set train.recompute=true");
+    EXPECT_EQ(kept["loss"], again["loss"]);
+    EXPECT_LT(again["peak_memory_bytes"], kept["peak_memory_bytes"]);
+}
+
+}  // namespace
+}  // namespace subbyte::testing
