@@ -2,29 +2,31 @@
 # Copyright (c) the subbyte authors
 # SPDX-License-Identifier: Apache-2.0
 #
-#   scripts/bench.sh [NAME...] [-- OPTION...]
+#   scripts/bench.sh [kernels] [tables] [training]
 #
-# Runs the benchmark programs of build/bench/bin, all or those named; options go to each of them.
+# kernels   the Google Benchmark programs: every kernel, with LibTorch's matmul in the same run
+# tables    GEMMs and layers beside LibTorch, as in docs/results/speed.md
+# training  our training step beside PyTorch's, each in a process of its own
+#
+# Without a word: all three, about 15 minutes. Nothing else should run on the machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-names=()
-while [[ $# -gt 0 && $1 != -- ]]; do
-    names+=("$1")
-    shift
-done
-[[ $# -eq 0 ]] || shift
-
-if [[ ${#names[@]} -eq 0 ]]; then
-    for program in build/bench/bin/*_bench; do
-        [[ -x $program ]] && names+=("$(basename "$program")")
-    done
-fi
-if [[ ${#names[@]} -eq 0 ]]; then
-    echo "bench: no benchmark program in build/bench/bin; \`make bench\` builds them" >&2
-    exit 1
-fi
-for name in "${names[@]}"; do
-    echo "== $name"
-    "build/bench/bin/$name" "$@"
+python=${SUBBYTE_PYTHON:-.venv/bin/python}
+[[ $# -gt 0 ]] || set -- kernels tables training
+for what in "$@"; do
+    case $what in
+        kernels)
+            for program in build/bench/bin/*_bench; do
+                echo "== $(basename "$program")"
+                "$program"
+            done
+            ;;
+        tables) bench/kernels/tables.py ;;
+        training)
+            bench/training/compare.py --python "$python" --model llama-9m
+            bench/training/compare.py --python "$python" --model llama-60m
+            ;;
+        *) echo "usage: scripts/bench.sh [kernels] [tables] [training]" >&2 && exit 2 ;;
+    esac
 done
