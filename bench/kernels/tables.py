@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SPECS = ["fp4", "int4:1x128:f32", "int8:1x128:f32", "mxfp4/rceil", "nvfp4", "fp8", "mxfp8"]
+SPECS = ["fp4", "int4", "int8", "mxfp4", "nvfp4", "fp8", "mxfp8"]
 RECIPES = ["fp4", "int4", "int8", "mxfp4", "nvfp4", "fp8", "mxfp8", "bf16"]
 GEMMS = ["1024,1024,1024", "1024,2736,1024", "2048,768,768"]
 LAYERS = ["1024,1024,2736", "1024,2736,1024", "2048,768,768", "2048,512,1376", "2048,256,688"]

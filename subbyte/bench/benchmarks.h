@@ -20,8 +20,9 @@ struct Effort {
     std::int64_t threads = 0;  // 0: as LibTorch finds best
 };
 
-// One product D (M x N) = A (M x K) * B (N x K)^T of packed operands; `b_spec` empty: as A, in
-// 128x128 tiles when A has 1x128 (weights).
+// One product D (M x N) = A (M x K) * B (N x K)^T of packed operands. Without `b_spec`, `a_spec`
+// may be the name of a recipe (A and B are its X and W) or a spec for both sides, with square tiles
+// for B where A has 1x128 or 1x16 (as weights have).
 struct GemmShape {
     std::int64_t m = 1024, n = 1024, k = 1024;
 };

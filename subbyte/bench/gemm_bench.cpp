@@ -7,17 +7,23 @@
 #include "subbyte/bench/report.h"
 #include "subbyte/ops/gaussian.h"
 #include "subbyte/ops/quantized_tensor.h"
+#include "subbyte/plan/recipe.h"
 #include "subbyte/train/gemm_support.h"
 
 namespace subbyte::bench {
 namespace {
 
-// The layout of weights that goes with 1x128 and 1x16 activations; other tiles serve both.
-formats::QuantSpec weight_spec(formats::QuantSpec spec) {
-    if (spec.tile.rows == 1 && (spec.tile.cols == 128 || spec.tile.cols == 16)) {
-        spec.tile.rows = spec.tile.cols;
+// X and W of a layer in a recipe of this name; else the spec on both sides, W in square tiles.
+plan::SlotRecipe operands(const std::string& a, const std::string& b) {
+    if (b.empty()) {
+        for (const std::string& name : plan::recipe_names()) {
+            if (name == a) return plan::find_recipe(name)[plan::Slot::kFprop];
+        }
     }
-    return spec;
+    plan::SlotRecipe pair{formats::parse_spec(a), formats::parse_spec(b.empty() ? a : b)};
+    formats::Tile& tile = pair.b.tile;
+    if (b.empty() && tile.rows == 1 && (tile.cols == 128 || tile.cols == 16)) tile.rows = tile.cols;
+    return pair;
 }
 
 }  // namespace
@@ -25,8 +31,7 @@ formats::QuantSpec weight_spec(formats::QuantSpec spec) {
 nlohmann::json bench_gemm(const std::string& a_spec, const std::string& b_spec,
                           const GemmShape& shape, const Effort& effort) {
     check_sizes({{"M", shape.m}, {"N", shape.n}, {"K", shape.k}});
-    const formats::QuantSpec a = formats::parse_spec(a_spec);
-    const formats::QuantSpec b = b_spec.empty() ? weight_spec(a) : formats::parse_spec(b_spec);
+    const auto [a, b] = operands(a_spec, b_spec);
     const at::NoGradGuard no_grad;
     const ThreadScope threads(effort.threads);
 

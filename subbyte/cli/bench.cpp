@@ -72,7 +72,8 @@ void add_bench(CLI::App& program) {
     verb->require_subcommand(1);
 
     CLI::App* gemm = add_benchmark(*verb, a, "gemm", "One matrix product of packed operands");
-    gemm->add_option("--spec", a->spec, "Number format of A (and of B)")->capture_default_str();
+    gemm->add_option("--spec", a->spec, "Number format of A and B, or a recipe")
+        ->capture_default_str();
     gemm->add_option("--b-spec", a->b_spec, "Number format of B");
     add_shape(gemm, a, "M,N,K", 3, "1024,1024,1024");
     gemm->callback([a] {
