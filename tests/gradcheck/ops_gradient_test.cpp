@@ -62,7 +62,7 @@ TEST(OpsGradient, RopeMatchesTheFormulaInFloat64) {
     EXPECT_LT(relative(x.grad(), x64.grad()), 2e-6);
 }
 
-TEST(OpsGradient, GroupedAttentionMatchesTheFormulaInFloat64) {
+void check_attention(bool compact, double bound, double gradient_bound) {
     at::manual_seed(3);
     const std::int64_t tokens = 17, heads = 6, groups = 2, dim = 8;
     std::vector<at::Tensor> in{at::randn({2, tokens, heads, dim}),
@@ -74,7 +74,7 @@ TEST(OpsGradient, GroupedAttentionMatchesTheFormulaInFloat64) {
         t.requires_grad_(true);
         in64.push_back(t.detach().to(at::kDouble).requires_grad_(true));
     }
-    const at::Tensor y = ops::causal_attention(in[0], in[1], in[2]);
+    const at::Tensor y = ops::causal_attention(in[0], in[1], in[2], compact);
     y.backward(g);
 
     const at::Tensor q = in64[0].transpose(1, 2);
@@ -85,9 +85,18 @@ TEST(OpsGradient, GroupedAttentionMatchesTheFormulaInFloat64) {
         at::softmax(q.matmul(k.transpose(2, 3)) / std::sqrt(double(dim)) + mask, -1);
     const at::Tensor y64 = p.matmul(v).transpose(1, 2);
     y64.backward(g.to(at::kDouble));
-    EXPECT_LT(relative(y.detach(), y64.detach()), 2e-6);
+    EXPECT_LT(relative(y.detach(), y64.detach()), bound);
     for (std::size_t i = 0; i < in.size(); ++i)
-        EXPECT_LT(relative(in[i].grad(), in64[i].grad()), 5e-6);
+        EXPECT_LT(relative(in[i].grad(), in64[i].grad()), gradient_bound);
+}
+
+TEST(OpsGradient, GroupedAttentionMatchesTheFormulaInFloat64) {
+    check_attention(/*compact=*/false, 2e-6, 5e-6);
+}
+
+// BF16 keeps eight bits of q, k, v, the probabilities and the result.
+TEST(OpsGradient, CompactAttentionIsWithinTheRoundingOfBf16) {
+    check_attention(/*compact=*/true, 6e-3, 1.2e-2);
 }
 
 TEST(OpsGradient, CrossEntropySumsOnlyCountedTargets) {

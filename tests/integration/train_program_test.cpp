@@ -130,6 +130,7 @@ TEST_F(TrainProgram, BadTextIsADataErrorAndLeavesNoRunFolder) {
 TEST_F(TrainProgram, WhatCannotBeDoneIsRefusedBeforeAnythingIsWritten) {
     Config config = tiny_config(folder, "mxfp4");
     config.precision.require_native = true;
+    config.precision.head = "fp32";
     ::setenv("SUBBYTE_FORCE_KERNEL", "gemm=reference", 1);  // what a processor without AVX2 has
     expect_error(train(config), 5, "mxfp4");
     ::unsetenv("SUBBYTE_FORCE_KERNEL");
