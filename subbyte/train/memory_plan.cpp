@@ -57,12 +57,23 @@ double weight_copies(const nn::Precision& precision) {
     return total;
 }
 
+// The panels of a packed GEMM stay allocated, those of the largest one: BF16 carriers of the head's
+// gradient, which the kernels bound, and of its weight.
+double panel_bytes(double rows, double vocabulary, double hidden) {
+    constexpr double kMostPanels = 64 << 20;
+    return std::min(kMostPanels, 2 * rows * vocabulary) +
+           std::min(kMostPanels, 2 * hidden * std::max(rows, vocabulary));
+}
+
+// Pages of LibTorch's code, thread stacks and small temporaries that no step runs without.
+constexpr double kFirstStep = 32 << 20;
+
 }  // namespace
 
 double MemoryPlan::peak() const {
     const double at_head = activations + std::max(head, block);
     const double at_end = gradients + block;
-    return resident + states + packed_weights + std::max(at_head, at_end);
+    return resident + scratch + states + packed_weights + std::max(at_head, at_end);
 }
 
 MemoryPlan plan_memory(const models::LlamaConfig& c, const nn::Precision& precision,
@@ -100,6 +111,8 @@ MemoryPlan plan_memory(const models::LlamaConfig& c, const nn::Precision& precis
     // The second group adds its gradient to that of the first; its logits are gone by then.
     plan.head = 4 * rows * d + (rows > group ? gradient : 0) +
                 std::max(logits + std::max(g_rows, g_columns), g_columns + gradient);
+    plan.scratch = kFirstStep;
+    if (!head[Slot::kDgrad].a.is_fp32()) plan.scratch += panel_bytes(group, vocabulary, d);
     return plan;
 }
 

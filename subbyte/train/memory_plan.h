@@ -19,6 +19,7 @@ struct MemoryPlan {
     double activations = 0;     // kept from forward to backward, all blocks
     double head = 0;            // one group of rows of logits, their gradient, the head's gradient
     double block = 0;           // what backward holds while it is in one block
+    double scratch = 0;         // panels of the GEMMs; code and stacks that the first step touches
 
     // Backward frees activations as it makes gradients: the peak is at the head, or at the end.
     double peak() const;
