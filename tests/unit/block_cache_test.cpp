@@ -36,12 +36,52 @@ TEST_F(BlockCache, TheNextTensorOfASizeGetsTheSameBlock) {
     EXPECT_EQ(b.const_data_ptr(), first);
 }
 
-TEST_F(BlockCache, ABlockThatIsMuchTooLargeIsNotTaken) {
-    { const at::Tensor a = of_bytes(40 * kMiB); }
-    const std::int64_t kept = block_cache_use().kept;
-    const at::Tensor b = of_bytes(20 * kMiB);
-    EXPECT_GE(block_cache_use().kept + 20 * kMiB, std::min(kept, 20 * kMiB));
-    EXPECT_EQ(b.numel(), 20 * kMiB);
+TEST_F(BlockCache, BlocksAreCutAndJoinedAgain) {
+    // The largest block of this process so far, then three parts of it, then the whole.
+    const void* whole;
+    {
+        const at::Tensor a = of_bytes(300 * kMiB);
+        whole = a.const_data_ptr();
+    }
+    const std::int64_t total = block_cache_use().live + block_cache_use().kept;
+    {
+        at::Tensor a = of_bytes(100 * kMiB), b = of_bytes(100 * kMiB), c = of_bytes(90 * kMiB);
+        EXPECT_EQ(block_cache_use().live + block_cache_use().kept, total);
+        EXPECT_EQ(a.const_data_ptr(), whole);
+        b.fill_(3);
+        a.reset();
+        c.reset();
+        EXPECT_EQ(b[100 * kMiB - 1].item<int>(), 3);
+    }
+    const at::Tensor again = of_bytes(300 * kMiB);
+    EXPECT_EQ(again.const_data_ptr(), whole);
+}
+
+// Sizes and lifetimes at random: contents stay, blocks never overlap, and all of it comes back.
+TEST_F(BlockCache, RandomTrafficKeepsContents) {
+    const std::int64_t live = block_cache_use().live;
+    std::vector<at::Tensor> tensors(40);
+    std::vector<int> marks(40);
+    std::uint32_t state = 12345;
+    const auto next = [&](std::uint32_t range) {
+        state = state * 1664525u + 1013904223u;
+        return (state >> 8) % range;
+    };
+    for (int i = 0; i < 3000; ++i) {
+        const std::size_t at = next(40);
+        if (tensors[at].defined()) {
+            ASSERT_EQ(tensors[at][0].item<int>(), marks[at]);
+            ASSERT_EQ(tensors[at][tensors[at].numel() - 1].item<int>(), marks[at]);
+            tensors[at].reset();
+        } else {
+            marks[at] = static_cast<int>(next(250));
+            tensors[at] = of_bytes(kMiB + next(9 * kMiB));
+            tensors[at][0] = marks[at];
+            tensors[at][tensors[at].numel() - 1] = marks[at];
+        }
+    }
+    tensors.clear();
+    EXPECT_EQ(block_cache_use().live, live);
 }
 
 TEST_F(BlockCache, KeepsNoMoreThanWasInUse) {
