@@ -10,7 +10,8 @@ namespace subbyte::ops {
 
 enum class Operand { kA, kB };
 
-// A step has at most so many micro-batches: the role of a noise address holds 12 bits of the number.
+// A step has at most so many micro-batches: the role of a noise address holds 12 bits of the
+// number.
 inline constexpr int kMaxMicroBatches = 4096;
 
 // The `role` of a noise address: which operand of which GEMM slot, in which micro-batch of the step
