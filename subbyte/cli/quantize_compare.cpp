@@ -23,6 +23,7 @@
 #include "subbyte/io/npy.h"
 #include "subbyte/io/safetensors.h"
 #include "subbyte/ops/quantized_tensor.h"
+#include "subbyte/train/quantize_file.h"
 
 namespace subbyte::cli {
 namespace {
@@ -50,19 +51,6 @@ Tensors open_tensors(const std::filesystem::path& path) {
     std::sort(tensors.names.begin(), tensors.names.end());
     tensors.load = [file](const std::string& name) { return file->load(name); };
     return tensors;
-}
-
-// What quantize_file() takes, too.
-bool is_floating(at::ScalarType type) {
-    switch (type) {
-        case at::kHalf:
-        case at::kBFloat16:
-        case at::kFloat:
-        case at::kDouble:
-        case at::kFloat8_e4m3fn:
-        case at::kFloat8_e5m2: return true;
-        default: return false;
-    }
 }
 
 // What one spec did to one tensor, or to all of them together.
@@ -166,7 +154,7 @@ void compare_specs(const std::string& in, const std::vector<std::string>& specs,
     for (std::size_t i = 0; i < tensors.names.size(); ++i) {
         const at::Tensor tensor = tensors.load(tensors.names[i]);
         Line line{tensors.names[i], tensor.sizes().vec(), {}};
-        if (is_floating(tensor.scalar_type())) {
+        if (train::is_floating(tensor.scalar_type())) {
             const std::int64_t cols = tensor.dim() == 0 ? 1 : tensor.size(-1);
             const std::int64_t rows = cols > 0 ? tensor.numel() / cols : 0;
             const at::Tensor matrix = tensor.to(at::kFloat).contiguous().view({rows, cols});

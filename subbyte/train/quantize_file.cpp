@@ -50,18 +50,6 @@ Source open_source(const std::filesystem::path& path) {
     return source;
 }
 
-bool is_floating(at::ScalarType type) {
-    switch (type) {
-        case at::kHalf:
-        case at::kBFloat16:
-        case at::kFloat:
-        case at::kDouble:
-        case at::kFloat8_e4m3fn:
-        case at::kFloat8_e5m2: return true;
-        default: return false;
-    }
-}
-
 std::string dtype_name(const at::Tensor& tensor) {
     const io::SafetensorsDtype* dtype = io::find_dtype(tensor.scalar_type());
     return dtype != nullptr ? std::string(dtype->name)
@@ -123,6 +111,18 @@ formats::QuantizationError quantize_tensor(const std::string& name, const at::Te
 }
 
 }  // namespace
+
+bool is_floating(at::ScalarType type) {
+    switch (type) {
+        case at::kHalf:
+        case at::kBFloat16:
+        case at::kFloat:
+        case at::kDouble:
+        case at::kFloat8_e4m3fn:
+        case at::kFloat8_e5m2: return true;
+        default: return false;
+    }
+}
 
 QuantizeReport quantize_file(const std::filesystem::path& in, const formats::QuantSpec& spec,
                              const std::filesystem::path& out, std::uint64_t seed) {

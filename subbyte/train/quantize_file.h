@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -43,5 +45,8 @@ struct QuantizeReport {
 // `out` appears as a whole or not at all.
 QuantizeReport quantize_file(const std::filesystem::path& in, const formats::QuantSpec& spec,
                              const std::filesystem::path& out, std::uint64_t seed = 0);
+
+// The tensors that are quantised; the others are left out.
+bool is_floating(at::ScalarType type);
 
 }  // namespace subbyte::train
