@@ -8,11 +8,11 @@
 # all     the same with clang-tidy over every folder (minutes: LibTorch's headers are large)
 # format  rewrites the sources in the project's layout instead of checking it
 #
-# BUILD is a configured build folder (default build); clang-tidy reads its compile commands.
+# BUILD (default build/lint) holds the compile commands, one per source, that clang-tidy reads.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mode=${1:-fast}
-build=${2:-build}
+build=${2:-build/lint}
 jobs=${JOBS:-$(nproc)}
 
 layout() {
@@ -29,9 +29,7 @@ esac
 
 scripts/check_layers.py
 layout --dry-run -Werror
-if [[ ! -e $build/compile_commands.json ]]; then
-    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSUBBYTE_DEV=ON >/dev/null
-fi
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSUBBYTE_DEV=ON -DSUBBYTE_UNITY=OFF >/dev/null
 # Some warning groups named in the sources are GCC's.
 if ! found=$(run-clang-tidy -quiet -p "$build" -j "$jobs" -extra-arg=-Wno-unknown-warning-option \
     "/subbyte/($folders)/.*\.cpp$" 2>&1); then

@@ -13,7 +13,8 @@
 #include "subbyte/ops/swiglu.h"
 
 namespace subbyte::models {
-namespace {
+// The parts of a LLaMA, for this file only.
+namespace llama_parts {
 
 class AttentionImpl : public torch::nn::Module {
 public:
@@ -87,7 +88,7 @@ private:
 };
 TORCH_MODULE(Block);
 
-}  // namespace
+}  // namespace llama_parts
 
 class LlamaImpl::Backbone : public torch::nn::Module {
 public:
@@ -95,7 +96,7 @@ public:
         embed_tokens = register_module("embed_tokens", nn::Embedding(c.vocab_size, c.hidden_size));
         layers_ = register_module("layers", torch::nn::ModuleList());
         for (std::int64_t i = 0; i < c.layers; ++i) {
-            blocks_.push_back(Block(c));
+            blocks_.push_back(llama_parts::Block(c));
             layers_->push_back(blocks_.back());
         }
         norm_ = register_module("norm", nn::RmsNorm(c.hidden_size, c.norm_eps));
@@ -104,7 +105,7 @@ public:
     at::Tensor forward(const at::Tensor& ids, bool recompute_blocks,
                        const std::shared_ptr<nn::Precision>& precision) {
         at::Tensor h = embed_tokens(ids);
-        for (Block& block : blocks_) {
+        for (llama_parts::Block& block : blocks_) {
             h = recompute_blocks
                     ? nn::recompute([block](const at::Tensor& x) mutable { return block(x); }, h,
                                     precision)
@@ -117,7 +118,7 @@ public:
 
 private:
     torch::nn::ModuleList layers_{nullptr};
-    std::vector<Block> blocks_;
+    std::vector<llama_parts::Block> blocks_;
     nn::RmsNorm norm_{nullptr};
 };
 

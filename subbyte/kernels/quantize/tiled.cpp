@@ -31,7 +31,6 @@ constexpr std::int64_t kBatchElements = 4 * 1024;   // values wait in L1 for the
 constexpr std::int64_t kChunkRows = 16;
 constexpr std::int64_t kTransposedRows = 128;  // eight cache lines of each source column
 constexpr std::int64_t kTransposedElements = 16 * 1024;
-constexpr std::int64_t kTaskElements = 64 * 1024;
 
 // How a matrix is cut into chunks, numbered row-major. With `local` tiles every chunk holds whole
 // tiles; otherwise tiles may span chunks and their amax comes from a pass of its own.

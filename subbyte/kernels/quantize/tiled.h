@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "subbyte/formats/quantize_reference.h"
 #include "subbyte/kernels/quantize/row_ops.h"
 
 namespace subbyte::kernels {
+
+constexpr std::int64_t kTaskElements = 64 * 1024;  // enough work to pay for a thread
 
 // Quantisation and its inverse with the inner loops of one instruction set: the bits of
 // formats::quantize_reference and dequantize_reference for every spec, any strides and any thread

@@ -18,7 +18,6 @@ using formats::QuantSpec;
 using formats::ScaleFormat;
 using formats::TileGrid;
 
-constexpr std::int64_t kTaskElements = 64 * 1024;  // enough to pay for a thread
 
 // Values of all codes of a scale format.
 const std::array<float, 256>& scale_table(ScaleFormat format) {
