@@ -20,6 +20,8 @@ function(subbyte_compile_options target)
   if(SUBBYTE_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
+  # Reading LibTorch's headers is most of the compile time of a file: several files read them once.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${SUBBYTE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
 function(subbyte_layer name)
@@ -30,9 +32,6 @@ function(subbyte_layer name)
     add_library(subbyte_${name} STATIC ${sources})
     set_target_properties(subbyte_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     subbyte_compile_options(subbyte_${name})
-    # Reading LibTorch's headers is most of the compile time of a file: several files read them once.
-    set_target_properties(subbyte_${name} PROPERTIES UNITY_BUILD ${SUBBYTE_UNITY}
-      UNITY_BUILD_BATCH_SIZE 8)
   else()
     add_library(subbyte_${name} INTERFACE)
     set(scope INTERFACE)

@@ -19,7 +19,7 @@
 namespace subbyte::cli {
 namespace {
 
-struct Arguments {
+struct BenchArguments {
     std::string spec = "fp4", b_spec, recipe = "fp4", head = "bf16", model = "llama-9m";
     std::vector<std::int64_t> shape;
     std::int64_t batch = 8, tokens = 256;
@@ -28,7 +28,7 @@ struct Arguments {
 };
 
 // One line per figure; numbers with four digits.
-void show(const Arguments& a, const nlohmann::json& result) {
+void show(const BenchArguments& a, const nlohmann::json& result) {
     if (a.json) return print_json(result);
     std::vector<std::vector<std::string>> rows{{"figure", "value"}};
     for (const auto& [key, value] : result.items()) {
@@ -39,7 +39,7 @@ void show(const Arguments& a, const nlohmann::json& result) {
     print(table_text(rows));
 }
 
-CLI::App* add_benchmark(CLI::App& verb, const std::shared_ptr<Arguments>& a, const char* name,
+CLI::App* add_benchmark(CLI::App& verb, const std::shared_ptr<BenchArguments>& a, const char* name,
                         const char* text) {
     CLI::App* benchmark = verb.add_subcommand(name, text);
     benchmark->add_option("--threads", a->effort.threads, "Threads; 0: all cores")
@@ -55,7 +55,7 @@ CLI::App* add_benchmark(CLI::App& verb, const std::shared_ptr<Arguments>& a, con
     return benchmark;
 }
 
-void add_shape(CLI::App* benchmark, const std::shared_ptr<Arguments>& a, const char* names,
+void add_shape(CLI::App* benchmark, const std::shared_ptr<BenchArguments>& a, const char* names,
                int count, const char* standard) {
     benchmark->add_option("--shape", a->shape, fmt::format("Sizes; without: {}", standard))
         ->delimiter(',')
@@ -66,7 +66,7 @@ void add_shape(CLI::App* benchmark, const std::shared_ptr<Arguments>& a, const c
 }  // namespace
 
 void add_bench(CLI::App& program) {
-    auto a = std::make_shared<Arguments>();
+    auto a = std::make_shared<BenchArguments>();
     CLI::App* verb = program.add_subcommand(
         "bench", "Times of our parts beside LibTorch's FP32 and BF16, in one run");
     verb->require_subcommand(1);

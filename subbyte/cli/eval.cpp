@@ -22,7 +22,7 @@
 namespace subbyte::cli {
 namespace {
 
-struct Arguments {
+struct EvalArguments {
     std::string model, tokens, data, dump, recipe = "fp32", plan;
     std::int64_t seq_len = 256, batch_size = 8, batches = 0;
     bool gradients = false, json = false;
@@ -31,7 +31,7 @@ struct Arguments {
     const std::string& precision() const { return plan.empty() ? recipe : plan; }
 };
 
-void show(const Arguments& arguments, double loss, std::int64_t targets) {
+void show(const EvalArguments& arguments, double loss, std::int64_t targets) {
     const double perplexity = std::exp(loss);
     if (arguments.json) {
         return print_json({{"loss", loss},
@@ -43,7 +43,7 @@ void show(const Arguments& arguments, double loss, std::int64_t targets) {
                       arguments.precision()));
 }
 
-void run(const Arguments& arguments) {
+void run(const EvalArguments& arguments) {
     if (arguments.tokens.empty() == arguments.data.empty()) {
         throw Error(ErrorCode::kUsage, "eval needs either --tokens or --data",
                     "--tokens FILE.json for token ids, --data FILE for text");
@@ -71,7 +71,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_eval(CLI::App& program) {
-    auto a = std::make_shared<Arguments>();
+    auto a = std::make_shared<EvalArguments>();
     CLI::App* verb =
         program.add_subcommand("eval", "Loss and perplexity of a model; logits and gradients");
     verb->add_option("model", a->model, "Hugging Face LLaMA folder, or a checkpoint of a run")

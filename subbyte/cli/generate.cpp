@@ -18,13 +18,13 @@
 namespace subbyte::cli {
 namespace {
 
-struct Arguments {
+struct GenerateArguments {
     std::string model, prompt, recipe = "fp32";
     train::SamplingOptions sampling;
     bool json = false;
 };
 
-void run(const Arguments& arguments) {
+void run(const GenerateArguments& arguments) {
     train::EvaluationModel model =
         train::load_for_evaluation(arguments.model, arguments.recipe, "");
     const std::string text = train::continue_text(model, arguments.prompt, arguments.sampling);
@@ -35,7 +35,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_generate(CLI::App& program) {
-    auto a = std::make_shared<Arguments>();
+    auto a = std::make_shared<GenerateArguments>();
     CLI::App* verb = program.add_subcommand("generate", "Continue a text");
     verb->add_option("model", a->model, "Checkpoint of a run (model and tokenizer)")
         ->required()

@@ -57,12 +57,12 @@ void print_object(const Json& json) {
     print(text);
 }
 
-struct Arguments {
+struct InspectArguments {
     std::string path, against;
     bool json = false;
 };
 
-void show_file(const Arguments& arguments) {
+void show_file(const InspectArguments& arguments) {
     if (arguments.path.empty()) {
         throw Error(ErrorCode::kUsage, "inspect: nothing to look into",
                     "give a FILE, or one of: kernels, formats");
@@ -81,7 +81,7 @@ void show_file(const Arguments& arguments) {
 
 void add_inspect(CLI::App& program) {
     CLI::App* verb = program.add_subcommand("inspect", "Look into files, kernels and formats");
-    auto arguments = std::make_shared<Arguments>();
+    auto arguments = std::make_shared<InspectArguments>();
     verb->add_option("FILE", arguments->path,
                      "Folder of a run, tensor file, token shard, plan, statistics, checkpoint or "
                      "model folder");

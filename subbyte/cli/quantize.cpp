@@ -22,7 +22,7 @@
 namespace subbyte::cli {
 namespace {
 
-struct Arguments {
+struct QuantizeArguments {
     std::string in, spec, out;
     std::vector<std::string> compare;
     std::uint64_t seed = 0;
@@ -63,7 +63,7 @@ std::vector<std::string> to_row(const train::TensorReport& line) {
             fmt::to_string(line.nonfinite)};
 }
 
-void run(const Arguments& arguments) {
+void run(const QuantizeArguments& arguments) {
     if (!arguments.compare.empty()) {
         if (!arguments.spec.empty() || !arguments.out.empty()) {
             throw Error(ErrorCode::kUsage, "--compare takes no --spec and no --out",
@@ -101,7 +101,7 @@ void run(const Arguments& arguments) {
 void add_quantize(CLI::App& program) {
     CLI::App* verb = program.add_subcommand(
         "quantize", "Cast the tensors of a file to a format and measure the error");
-    auto arguments = std::make_shared<Arguments>();
+    auto arguments = std::make_shared<QuantizeArguments>();
     verb->add_option("IN", arguments->in,
                      ".safetensors or .npy file; with --compare also a model folder or checkpoint")
         ->required();

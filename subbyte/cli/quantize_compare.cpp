@@ -54,12 +54,12 @@ Tensors open_tensors(const std::filesystem::path& path) {
 }
 
 // What one spec did to one tensor, or to all of them together.
-struct Outcome {
+struct ComparedTensor {
     double error_squared = 0, source_squared = 0, saturated = 0, underflow = 0, bits = 0;
     double elements = 0;
     std::int64_t nonfinite = 0;
 
-    void add(const Outcome& other) {
+    void add(const ComparedTensor& other) {
         error_squared += other.error_squared;
         source_squared += other.source_squared;
         saturated += other.saturated;
@@ -85,15 +85,15 @@ struct Outcome {
     }
 };
 
-Outcome measure(const at::Tensor& matrix, const formats::QuantSpec& spec,
-                const NoiseAddress& noise) {
+ComparedTensor measure(const at::Tensor& matrix, const formats::QuantSpec& spec,
+                       const NoiseAddress& noise) {
     const std::int64_t rows = matrix.size(0), cols = matrix.size(1);
     const ops::QuantizedTensor packed = ops::quantize(matrix, spec, noise);
     const at::Tensor decoded = ops::dequantize(packed).contiguous();
     const formats::MatrixView source{matrix.const_data_ptr<float>(), rows, cols, cols, 1};
     const formats::QuantizationError error =
         formats::measure_error(source, spec, packed.view(), decoded.const_data_ptr<float>());
-    Outcome outcome;
+    ComparedTensor outcome;
     outcome.elements = static_cast<double>(rows * cols);
     outcome.error_squared = error.error_norm * error.error_norm;
     outcome.source_squared = error.source_norm * error.source_norm;
@@ -107,16 +107,16 @@ Outcome measure(const at::Tensor& matrix, const formats::QuantSpec& spec,
 struct Line {
     std::string name;
     std::vector<std::int64_t> shape;
-    std::vector<Outcome> outcomes;  // by spec; empty: not a floating tensor
+    std::vector<ComparedTensor> outcomes;  // by spec; empty: not a floating tensor
 };
 
 void print_table(const std::vector<std::string>& names, const std::vector<Line>& lines,
-                 const std::vector<Outcome>& totals) {
+                 const std::vector<ComparedTensor>& totals) {
     std::vector<std::vector<std::string>> rows{{"relative error", "shape"}};
     rows[0].insert(rows[0].end(), names.begin(), names.end());
     for (const Line& line : lines) {
         std::vector<std::string> row{line.name, fmt::format("[{}]", fmt::join(line.shape, ","))};
-        for (const Outcome& o : line.outcomes) {
+        for (const ComparedTensor& o : line.outcomes) {
             row.push_back(fmt::format("{:.6f}", o.relative_error()));
         }
         if (line.outcomes.empty()) row.emplace_back("skipped: not floating-point");
@@ -124,19 +124,21 @@ void print_table(const std::vector<std::string>& names, const std::vector<Line>&
     }
     const auto total = [&](const char* title, const auto& cell) {
         std::vector<std::string> row{title, ""};
-        for (const Outcome& o : totals) row.push_back(cell(o));
+        for (const ComparedTensor& o : totals) row.push_back(cell(o));
         rows.push_back(std::move(row));
     };
     const auto percent = [](double share) { return fmt::format("{:.4f}%", 100 * share); };
-    total("total", [](const Outcome& o) { return fmt::format("{:.6f}", o.relative_error()); });
-    total("saturated", [&](const Outcome& o) { return percent(o.share(o.saturated)); });
-    total("underflow", [&](const Outcome& o) { return percent(o.share(o.underflow)); });
-    total("bits/value", [](const Outcome& o) { return fmt::format("{:.4f}", o.share(o.bits)); });
+    total("total",
+          [](const ComparedTensor& o) { return fmt::format("{:.6f}", o.relative_error()); });
+    total("saturated", [&](const ComparedTensor& o) { return percent(o.share(o.saturated)); });
+    total("underflow", [&](const ComparedTensor& o) { return percent(o.share(o.underflow)); });
+    total("bits/value",
+          [](const ComparedTensor& o) { return fmt::format("{:.4f}", o.share(o.bits)); });
     print(table_text(rows));
 }
 
 nlohmann::json by_spec(const std::vector<std::string>& names,
-                       const std::vector<Outcome>& outcomes) {
+                       const std::vector<ComparedTensor>& outcomes) {
     nlohmann::json json = nlohmann::json::object();
     for (std::size_t i = 0; i < names.size(); ++i) json[names[i]] = outcomes[i].json();
     return json;
@@ -150,7 +152,7 @@ void compare_specs(const std::string& in, const std::vector<std::string>& specs,
     for (const std::string& text : specs) parsed.push_back(formats::parse_spec(text));
     const Tensors tensors = open_tensors(in);
     std::vector<Line> lines;
-    std::vector<Outcome> totals(specs.size());
+    std::vector<ComparedTensor> totals(specs.size());
     for (std::size_t i = 0; i < tensors.names.size(); ++i) {
         const at::Tensor tensor = tensors.load(tensors.names[i]);
         Line line{tensors.names[i], tensor.sizes().vec(), {}};

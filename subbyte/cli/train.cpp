@@ -29,12 +29,12 @@ extern "C" void on_signal(int signal) {
     stop_signal = signal;
 }
 
-struct Arguments {
+struct TrainArguments {
     ConfigArguments config;
     bool dry_run = false;
 };
 
-void run(const Arguments& arguments) {
+void run(const TrainArguments& arguments) {
     show_messages_among_results();
     const train::Config config = load(arguments.config).config;
     Console console(config.train.log_every);
@@ -49,7 +49,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_train(CLI::App& program) {
-    auto arguments = std::make_shared<Arguments>();
+    auto arguments = std::make_shared<TrainArguments>();
     CLI::App* verb =
         program.add_subcommand("train", "Run a training, or take up one that was stopped");
     add_config_arguments(*verb, arguments->config);
