@@ -73,17 +73,16 @@ void check(const ModelStatistics& statistics) {
     }
 }
 
-// Variances of the errors that a recipe makes in one layer.
-struct LayerErrors {
-    double direct, backward, forward;  // |a|^2, |b|^2, |E_Y|^2
-};
+// Squared error of the result of a GEMM A B^T that contracts `length` elements.
+double product_error(double a, double b, const std::array<double, 2>& errors, double length) {
+    return ratio(square(errors[0] * b) + square(a * errors[1]), length);
+}
 
-LayerErrors layer_errors(const LayerStatistics& s, const LayerStatistics::Errors& e) {
-    return {
-        .direct = ratio(square(e.eg * s.x) + square(s.g * e.ex), s.t),
-        .backward = ratio(square(e.eg * s.w) + square(s.g * e.ew), s.n),
-        .forward = ratio(square(e.ex * s.w) + square(s.x * e.ew), s.k),
-    };
+// |E_Y|^2, |b|^2 and |a|^2, by slot.
+std::array<double, 3> result_errors(const LayerStatistics& s, const LayerStatistics::Errors& e) {
+    return {product_error(s.x, s.w, e.of(Slot::kFprop), s.k),
+            product_error(s.g, s.w, e.of(Slot::kDgrad), s.n),
+            product_error(s.g, s.x, e.of(Slot::kWgrad), s.t)};
 }
 
 double loss_increase(const LayerStatistics& s, const LayerStatistics::Errors& e,
@@ -92,23 +91,81 @@ double loss_increase(const LayerStatistics& s, const LayerStatistics::Errors& e,
     return std::sqrt(ratio(square(s.dx * e.ex), s.t * s.k) + ratio(square(s.dw * e.ew), s.n * s.k));
 }
 
-// Mean over all layers k of the relative change of W_k after one optimizer step.
-double weight_change(const ModelStatistics& statistics, std::size_t l, const LayerErrors& errors) {
-    const LayerStatistics& source = statistics.layers[l];
-    double sum = 0;
+// |dg_k|^2 of the result errors of layer l, by slot.
+std::array<double, 3> gradient_errors(const LayerStatistics& source, std::size_t l, std::size_t k,
+                                      const std::array<double, 3>& errors) {
+    std::array<double, 3> variance{};
+    if (!source.forward.empty()) variance[0] = square(source.forward[k]) * errors[0];
+    if (k < l && !source.backward.empty()) variance[1] = square(source.backward[k]) * errors[1];
+    if (k == l) variance[2] = errors[2];
+    return variance;
+}
+
+// Mean over all layers k of the relative change of W_k after one optimizer step: of the errors of
+// each slot alone, and of all together.
+struct WeightChange {
+    std::array<double, 3> slots{};
+    double layer = 0;
+};
+
+WeightChange weight_change(const ModelStatistics& statistics, std::size_t l,
+                           const std::array<double, 3>& errors) {
+    WeightChange result;
+    const auto layers = static_cast<double>(statistics.layers.size());
     for (std::size_t k = 0; k < statistics.layers.size(); ++k) {
         const LayerStatistics& reached = statistics.layers[k];
-        double variance = k == l ? errors.direct : 0.0;
-        if (k < l && !source.backward.empty())
-            variance += square(source.backward[k]) * errors.backward;
-        if (!source.forward.empty()) variance += square(source.forward[k]) * errors.forward;
-        const double change =
-            ratio(reached.jacobian * std::sqrt(variance), std::sqrt(reached.update_numel));
         // A weight of zeros has no relative change; it is left out like any layer that has no
         // statistics.
-        if (reached.w > 0) sum += change / reached.w;
+        if (!(reached.w > 0)) continue;
+        const double unit =
+            ratio(reached.jacobian, std::sqrt(reached.update_numel)) / reached.w / layers;
+        const std::array<double, 3> variance = gradient_errors(statistics.layers[l], l, k, errors);
+        for (std::size_t slot = 0; slot < 3; ++slot) {
+            result.slots[slot] += unit * std::sqrt(variance[slot]);
+        }
+        result.layer += unit * std::sqrt(variance[0] + variance[1] + variance[2]);
     }
-    return sum / static_cast<double>(statistics.layers.size());
+    return result;
+}
+
+// The damage of a recipe in a layer, whole and by slot.
+struct LayerDamage {
+    Divergence layer;
+    std::array<Divergence, 3> slots{};
+};
+
+// Calls visit(l, r, damage) for every candidate and recipe.
+template <typename Visit>
+void for_each_damage(const ModelStatistics& statistics, const std::vector<std::string>& recipes,
+                     LossEstimator estimator, Visit visit) {
+    check(statistics);
+    for (std::size_t l = 0; l < statistics.layers.size(); ++l) {
+        if (!statistics.table[l].candidate) continue;
+        const LayerStatistics& layer = statistics.layers[l];
+        const std::string& name = statistics.table[l].name;
+        for (std::size_t r = 0; r < recipes.size(); ++r) {
+            const LayerStatistics::Errors errors = quantisation_errors(layer, name, recipes[r]);
+            if (estimator == LossEstimator::kFirstOrder && !errors.has_first_order) {
+                throw Error(
+                    ErrorCode::kUsage,
+                    fmt::format("statistics of '{}' hold no first-order term for recipe '{}'", name,
+                                recipes[r]),
+                    "use the norm-only estimator, or measure again with first-order terms");
+            }
+            const double loss =
+                ratio(loss_increase(layer, errors, estimator), std::abs(statistics.loss));
+            const WeightChange change = weight_change(statistics, l, result_errors(layer, errors));
+            if (!std::isfinite(loss) || !std::isfinite(change.layer)) {
+                fail_nonfinite(name, fmt::format("the divergence of '{}'", recipes[r]),
+                               std::isfinite(loss) ? change.layer : loss);
+            }
+            LayerDamage damage{.layer = {loss, change.layer}};
+            for (std::size_t slot = 0; slot < 3; ++slot)
+                damage.slots[slot].weight = change.slots[slot];
+            damage.slots[0].loss = loss;
+            visit(l, r, damage);
+        }
+    }
 }
 
 }  // namespace
@@ -133,7 +190,9 @@ LayerStatistics::Errors quantisation_errors(const LayerStatistics& layer,
                         measured.empty() ? "none" : fmt::format("{}", fmt::join(measured, ", "))));
     }
     const LayerStatistics::Errors& errors = entry->second;
-    for (const double value : {errors.ex, errors.ew, errors.eg, errors.first_order}) {
+    for (const double value :
+         {errors.ex, errors.ew, errors.eg, errors.ew_dgrad.value_or(0), errors.eg_wgrad.value_or(0),
+          errors.ex_wgrad.value_or(0), errors.first_order}) {
         if (!std::isfinite(value)) {
             fail_nonfinite(layer_name, fmt::format("the quantisation error of '{}'", recipe),
                            value);
@@ -145,33 +204,22 @@ LayerStatistics::Errors quantisation_errors(const LayerStatistics& layer,
 std::vector<std::vector<Divergence>> estimate_divergence(const ModelStatistics& statistics,
                                                          const std::vector<std::string>& recipes,
                                                          LossEstimator estimator) {
-    const std::size_t layers = statistics.layers.size();
-    check(statistics);
-    std::vector<std::vector<Divergence>> result(layers, std::vector<Divergence>(recipes.size()));
-    for (std::size_t l = 0; l < layers; ++l) {
-        if (!statistics.table[l].candidate) continue;
-        const LayerStatistics& layer = statistics.layers[l];
-        const std::string& name = statistics.table[l].name;
-        for (std::size_t r = 0; r < recipes.size(); ++r) {
-            const std::string& recipe = recipes[r];
-            const LayerStatistics::Errors errors = quantisation_errors(layer, name, recipe);
-            if (estimator == LossEstimator::kFirstOrder && !errors.has_first_order) {
-                throw Error(
-                    ErrorCode::kUsage,
-                    fmt::format("statistics of '{}' hold no first-order term for recipe '{}'", name,
-                                recipe),
-                    "use the norm-only estimator, or measure again with first-order terms");
-            }
-            const Divergence d{
-                .loss = ratio(loss_increase(layer, errors, estimator), std::abs(statistics.loss)),
-                .weight = weight_change(statistics, l, layer_errors(layer, errors))};
-            if (!std::isfinite(d.loss) || !std::isfinite(d.weight)) {
-                fail_nonfinite(name, fmt::format("the divergence of '{}'", recipe),
-                               std::isfinite(d.loss) ? d.weight : d.loss);
-            }
-            result[l][r] = d;
-        }
-    }
+    std::vector<std::vector<Divergence>> result(statistics.layers.size(),
+                                                std::vector<Divergence>(recipes.size()));
+    for_each_damage(
+        statistics, recipes, estimator,
+        [&](std::size_t l, std::size_t r, const LayerDamage& d) { result[l][r] = d.layer; });
+    return result;
+}
+
+std::vector<std::vector<std::array<Divergence, 3>>> estimate_slot_divergence(
+    const ModelStatistics& statistics, const std::vector<std::string>& recipes,
+    LossEstimator estimator) {
+    std::vector<std::vector<std::array<Divergence, 3>>> result(
+        statistics.layers.size(), std::vector<std::array<Divergence, 3>>(recipes.size()));
+    for_each_damage(
+        statistics, recipes, estimator,
+        [&](std::size_t l, std::size_t r, const LayerDamage& d) { result[l][r] = d.slots; });
     return result;
 }
 

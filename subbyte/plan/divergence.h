@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -23,11 +24,12 @@ struct Divergence {
 // divergences[layer][recipe], recipes in the order given. Reconstruction of SNIP's two measures
 // (arXiv 2602.01410: forward loss divergence; backward weight divergence through the optimizer's
 // own state) from norms, errors taken as independent and of zero mean:
-//   direct    |a|^2 = (|E_G|^2 |X|^2 + |G|^2 |E_X|^2) / T                      error of dW_l itself
-//   backward  |b|^2 = (|E_G|^2 |W|^2 + |G|^2 |E_W|^2) / N, carried by backward[l][k] to earlier
-//   layers forward   |E_Y|^2 = (|E_X|^2 |W|^2 + |X|^2 |E_W|^2) / K, carried by forward[l][k] to all
-//   layers |dg_k|^2  = [k = l] |a|^2 + [k < l] (backward[l][k] |b|)^2 + (forward[l][k] |E_Y|)^2
+//   direct    |a|^2   = (|E_G|^2 |X|^2 + |G|^2 |E_X|^2) / T   of dW_l itself
+//   backward  |b|^2   = (|E_G|^2 |W|^2 + |G|^2 |E_W|^2) / N   of dX_l
+//   forward   |E_Y|^2 = (|E_X|^2 |W|^2 + |X|^2 |E_W|^2) / K   of Y_l
+//   |dg_k|^2 = [k = l] |a|^2 + [k < l] (backward[l][k] |b|)^2 + (forward[l][k] |E_Y|)^2
 //   |W'_k - W_k| ~ |J_k| |dg_k| / sqrt(numel_k)
+// Each of the three lines has the errors of the operands of its own GEMM (wgrad, dgrad, fprop).
 // The baseline is BF16: recipes that quantise nothing below it (bf16, fp32) cost 0. A layer whose
 // statistics are zero (frozen, or not reached in the measured step) costs 0, and gains that were
 // not measured (empty) count as 0. Layers that are no candidates cost 0 too; they still count as
@@ -36,6 +38,17 @@ struct Divergence {
 std::vector<std::vector<Divergence>> estimate_divergence(const ModelStatistics& statistics,
                                                          const std::vector<std::string>& recipes,
                                                          LossEstimator estimator);
+
+// The same split over the GEMMs: [layer][recipe][slot]. fprop is all of DL and the forward path,
+// dgrad the backward path, wgrad the direct error, each as if the other two were absent. The parts
+// d of a recipe add up to the layer's D: DL exactly; of DW the squares do at every layer k that the
+// error reaches, so for their mean over k
+//   sqrt(sum_slot d^2) <= D <= sum_slot d
+// with equality on the left when only one layer is reached. Slots of different recipes combine in
+// the same way. Errors as above.
+std::vector<std::vector<std::array<Divergence, 3>>> estimate_slot_divergence(
+    const ModelStatistics& statistics, const std::vector<std::string>& recipes,
+    LossEstimator estimator);
 
 // Error norms of a layer under a recipe: all 0 for a recipe that quantises nothing below BF16.
 // Error kUsage when they were not measured, kDiverged when one is not finite.

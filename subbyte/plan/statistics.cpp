@@ -31,6 +31,18 @@ constexpr Field kFields[] = {
     {"update_numel", &LayerStatistics::update_numel},
 };
 
+// Members of an error entry that not every file has.
+struct OptionalField {
+    const char* name;
+    std::optional<double> LayerStatistics::Errors::*member;
+};
+
+constexpr OptionalField kOptionalErrors[] = {
+    {"ew_dgrad", &LayerStatistics::Errors::ew_dgrad},
+    {"eg_wgrad", &LayerStatistics::Errors::eg_wgrad},
+    {"ex_wgrad", &LayerStatistics::Errors::ex_wgrad},
+};
+
 constexpr std::int64_t kMost = std::int64_t{1} << 53;
 
 nlohmann::json layer_to_json(const LayerInfo& info, const LayerStatistics& layer) {
@@ -48,6 +60,9 @@ nlohmann::json layer_to_json(const LayerInfo& info, const LayerStatistics& layer
     for (const Field& field : kFields) json[field.name] = layer.*field.member;
     for (const auto& [recipe, errors] : layer.errors) {
         nlohmann::json entry{{"ex", errors.ex}, {"ew", errors.ew}, {"eg", errors.eg}};
+        for (const OptionalField& field : kOptionalErrors) {
+            if (const auto& value = errors.*field.member) entry[field.name] = *value;
+        }
         if (errors.has_first_order) entry["first_order"] = errors.first_order;
         json["errors"][recipe] = std::move(entry);
     }
@@ -82,13 +97,18 @@ LayerStatistics layer_from_json(const JsonReader& reader, std::size_t layers) {
     layer.backward = read_gains(reader["backward"], layers);
     layer.forward = read_gains(reader["forward"], layers);
     const JsonReader errors = reader["errors"];
+    std::vector<std::string> members{"ex", "ew", "eg", "first_order"};
+    for (const OptionalField& field : kOptionalErrors) members.emplace_back(field.name);
     for (const std::string& recipe : errors.keys()) {
         const JsonReader entry = errors[recipe];
-        entry.allow({"ex", "ew", "eg", "first_order"});
+        entry.allow(members);
         LayerStatistics::Errors& e = layer.errors[recipe];
         e.ex = entry["ex"].number(0);
         e.ew = entry["ew"].number(0);
         e.eg = entry["eg"].number(0);
+        for (const OptionalField& field : kOptionalErrors) {
+            if (entry.has(field.name)) e.*field.member = entry[field.name].number(0);
+        }
         e.has_first_order = entry.has("first_order");
         if (e.has_first_order) e.first_order = entry["first_order"].number();
     }
@@ -96,6 +116,12 @@ LayerStatistics layer_from_json(const JsonReader& reader, std::size_t layers) {
 }
 
 }  // namespace
+
+std::array<double, 2> LayerStatistics::Errors::of(Slot slot) const {
+    if (slot == Slot::kFprop) return {ex, ew};
+    if (slot == Slot::kDgrad) return {eg, ew_dgrad.value_or(ew)};
+    return {eg_wgrad.value_or(eg), ex_wgrad.value_or(ex)};
+}
 
 nlohmann::json to_json(const ModelStatistics& statistics) {
     nlohmann::json layers = nlohmann::json::array();

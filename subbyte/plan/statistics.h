@@ -4,11 +4,14 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "subbyte/plan/layer_table.h"
+#include "subbyte/plan/slot.h"
 
 namespace subbyte::plan {
 
@@ -20,11 +23,19 @@ struct LayerStatistics {
     double t = 0, k = 0, n = 0;         // rows of X, inputs, outputs
 
     // Per candidate recipe name: norms of the quantisation errors of the three tensors, and the
-    // exact first-order terms <dL/dX, E_X> and <dL/dW, E_W> when measured.
+    // exact first-order terms <dL/dX, E_X> and <dL/dW, E_W> when measured. Every tensor is read by
+    // two GEMMs, each with its own spec and along its own axis; an operand below that was left
+    // unmeasured counts like the other GEMM's. Operands of BF16 and above have no error: BF16 is
+    // what errors are counted from.
     struct Errors {
-        double ex = 0, ew = 0, eg = 0;
+        double ex = 0, ew = 0, eg = 0;                 // X and W of fprop, G of dgrad
+        std::optional<double> ew_dgrad{};              // W of dgrad
+        std::optional<double> eg_wgrad{}, ex_wgrad{};  // G and X of wgrad
         double first_order = 0;
         bool has_first_order = false;
+
+        // The errors of a GEMM's operands A and B.
+        std::array<double, 2> of(Slot slot) const;
     };
     std::map<std::string, Errors> errors;
 

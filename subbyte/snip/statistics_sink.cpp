@@ -15,11 +15,20 @@ using plan::Slot;
 
 double square(double x) { return x * x; }
 
-// The deterministic part of a spec: errors are measured with nearest rounding times the noise of
-// the spec's own rounding, so a stochastic spec is measured as it is, with a fixed noise address.
+// BF16 and above is the baseline: no error is counted.
+bool has_error(const formats::QuantSpec& spec) {
+    return !spec.is_fp32() && spec.element->bits < 16;
+}
+
+// Stochastic specs are measured as they are, with a noise address that is the same in every pass.
 at::Tensor quantised(const at::Tensor& x, const formats::QuantSpec& spec, std::uint32_t layer) {
+    if (!has_error(spec)) return x;
     return ops::dequantize(
         ops::quantize(x, spec, {.seed = 0, .step = 0, .layer = layer, .role = 0}));
+}
+
+double squared_error(const at::Tensor& x, const formats::QuantSpec& spec, std::uint32_t layer) {
+    return has_error(spec) ? square(ops::difference_norm(quantised(x, spec, layer), x)) : 0.0;
 }
 
 }  // namespace
@@ -29,9 +38,7 @@ StatisticsSink::StatisticsSink(std::size_t layers, const std::vector<std::string
     : first_order_(first_order), layers_(layers) {
     for (const std::string& name : recipes) {
         plan::Recipe recipe = plan::find_recipe(name);
-        if (recipe[Slot::kFprop].a.is_scaled() || recipe[Slot::kFprop].b.is_scaled()) {
-            recipes_.push_back(std::move(recipe));
-        }
+        if (!recipe.is_high_precision()) recipes_.push_back(std::move(recipe));
     }
     reset();
 }
@@ -59,10 +66,13 @@ void StatisticsSink::on_forward(std::uint32_t index, const at::Tensor& x, const 
         layer.weight = w;
     }
     for (std::size_t r = 0; r < recipes_.size(); ++r) {
-        const plan::SlotRecipe& slot = recipes_[r][Slot::kFprop];
-        layer.errors[r].ex += square(ops::difference_norm(quantised(x, slot.a, index), x));
-        if (first)
-            layer.errors[r].ew = square(ops::difference_norm(quantised(w, slot.b, index), w));
+        const plan::Recipe& recipe = recipes_[r];
+        Errors& errors = layer.errors[r];
+        errors.ex += squared_error(x, recipe[Slot::kFprop].a, index);
+        errors.ex_wgrad += squared_error(x.t(), recipe[Slot::kWgrad].b, index);
+        if (!first) continue;
+        errors.ew = squared_error(w, recipe[Slot::kFprop].b, index);
+        errors.ew_dgrad = squared_error(w.t(), recipe[Slot::kDgrad].b, index);
     }
     if (first_order_) layer.inputs.push_back(x);
     seconds_ += watch.seconds();
@@ -75,8 +85,8 @@ void StatisticsSink::on_backward(std::uint32_t index, const at::Tensor& g, at::T
     layer.g += ops::squared_norm(g);
     if (dx.defined()) layer.dx += ops::squared_norm(dx);
     for (std::size_t r = 0; r < recipes_.size(); ++r) {
-        const formats::QuantSpec& spec = recipes_[r][Slot::kDgrad].a;
-        layer.errors[r].eg += square(ops::difference_norm(quantised(g, spec, index), g));
+        layer.errors[r].eg += squared_error(g, recipes_[r][Slot::kDgrad].a, index);
+        layer.errors[r].eg_wgrad += squared_error(g.t(), recipes_[r][Slot::kWgrad].a, index);
     }
     // Backward passes of a layer come in the order of its forward passes: one micro-batch at a
     // time.
@@ -113,6 +123,9 @@ std::vector<plan::LayerStatistics> StatisticsSink::statistics() const {
             errors.ex = std::sqrt(layer.errors[r].ex);
             errors.ew = std::sqrt(layer.errors[r].ew);
             errors.eg = std::sqrt(layer.errors[r].eg);
+            errors.ew_dgrad = std::sqrt(layer.errors[r].ew_dgrad);
+            errors.eg_wgrad = std::sqrt(layer.errors[r].eg_wgrad);
+            errors.ex_wgrad = std::sqrt(layer.errors[r].ex_wgrad);
             errors.first_order = layer.errors[r].first_order;
             errors.has_first_order = first_order_;
         }

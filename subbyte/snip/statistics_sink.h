@@ -34,7 +34,8 @@ public:
 
 private:
     struct Errors {
-        double ex = 0, ew = 0, eg = 0, first_order = 0;  // squared norms; signed inner products
+        double ex = 0, ew = 0, eg = 0, ew_dgrad = 0, eg_wgrad = 0, ex_wgrad = 0;  // squared
+        double first_order = 0;  // signed inner products
     };
     struct Layer {
         double x = 0, w = 0, y = 0, g = 0, dx = 0;  // squared norms

@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "plan_tables.h"
 #include "subbyte/core/error.h"
 
 namespace subbyte::plan {
@@ -109,6 +110,23 @@ TEST(Divergence, ForwardPathReachesAllLayers) {
     EXPECT_NEAR(dw(statistics, 0), (own + other) / 2, 1e-16);
 }
 
+// Operands of dgrad and wgrad that were measured by themselves take the place of the others'.
+TEST(Divergence, EveryGemmHasTheErrorsOfItsOwnOperands) {
+    ModelStatistics statistics = two_layers();
+    LayerStatistics& second = statistics.layers[1];
+    second.backward = {2.0, 0};
+    second.errors["fp4"].ew_dgrad = 0.6;
+    second.errors["fp4"].eg_wgrad = 0.8;
+    second.errors["fp4"].ex_wgrad = 0.1;
+    // |a|^2 = (0.64 * 4 + 16 * 0.01) / 4 = 0.68; |b|^2 = (0.16 * 9 + 16 * 0.36) / 16 = 0.45.
+    const double unit = 0.6 / 12 / 3 / 2;
+    const auto slots = estimate_slot_divergence(statistics, {"fp4"}, LossEstimator::kNormOnly);
+    EXPECT_EQ(slots[1][0][0].weight, 0);
+    EXPECT_NEAR(slots[1][0][1].weight, unit * 2 * std::sqrt(0.45), 1e-16);
+    EXPECT_NEAR(slots[1][0][2].weight, unit * std::sqrt(0.68), 1e-16);
+    EXPECT_NEAR(dw(statistics, 1), unit * (2 * std::sqrt(0.45) + std::sqrt(0.68)), 1e-16);
+}
+
 // A second, plainly written evaluation of the same sums over random statistics.
 TEST(Divergence, AgreesWithAStraightforwardEvaluation) {
     std::mt19937 random(11);
@@ -150,6 +168,47 @@ TEST(Divergence, AgreesWithAStraightforwardEvaluation) {
                       reached.w / static_cast<double>(count);
         }
         EXPECT_NEAR(result[l][0].weight, weight, 1e-13 * weight);
+    }
+}
+
+// The parts of the three GEMMs: all of DL is fprop's; the squares of DW add up at every layer that
+// is reached, which bounds their mean from both sides.
+TEST(Divergence, SlotPartsAddUp) {
+    ModelStatistics statistics = random_statistics(llama_table(2, 64, 172, 16), 4);
+    for (auto& layer : statistics.layers) {
+        layer.errors["fp4"].ew_dgrad = 1.3 * layer.errors["fp4"].ew;
+        layer.errors["fp4"].ex_wgrad = 0.7 * layer.errors["fp4"].ex;
+    }
+    const std::vector<std::string> recipes{"bf16", "fp8", "fp4"};
+    const auto whole = estimate_divergence(statistics, recipes, LossEstimator::kNormOnly);
+    const auto parts = estimate_slot_divergence(statistics, recipes, LossEstimator::kNormOnly);
+    ASSERT_EQ(parts.size(), whole.size());
+    for (std::size_t l = 0; l < parts.size(); ++l) {
+        for (std::size_t r = 0; r < recipes.size(); ++r) {
+            const auto& [fprop, dgrad, wgrad] = parts[l][r];
+            EXPECT_EQ(fprop.loss, whole[l][r].loss);
+            EXPECT_EQ(dgrad.loss + wgrad.loss, 0);
+            const double sum = fprop.weight + dgrad.weight + wgrad.weight;
+            const double root = std::hypot(fprop.weight, dgrad.weight, wgrad.weight);
+            EXPECT_LE(root, whole[l][r].weight * (1 + 1e-12));
+            EXPECT_GE(sum, whole[l][r].weight * (1 - 1e-12));
+            if (recipes[r] == "bf16" || !statistics.table[l].candidate) {
+                EXPECT_EQ(sum, 0);
+            } else {
+                EXPECT_GT(wgrad.weight, 0);
+            }
+        }
+    }
+    // With one layer to reach, the squares add up exactly.
+    for (std::size_t k = 0; k < statistics.layers.size(); ++k) {
+        if (k != 0) statistics.layers[k].jacobian = 0;
+    }
+    const auto alone = estimate_divergence(statistics, {"fp4"}, LossEstimator::kNormOnly);
+    const auto slots = estimate_slot_divergence(statistics, {"fp4"}, LossEstimator::kNormOnly);
+    for (std::size_t l = 0; l < slots.size(); ++l) {
+        const auto& [fprop, dgrad, wgrad] = slots[l][0];
+        EXPECT_NEAR(std::hypot(fprop.weight, dgrad.weight, wgrad.weight), alone[l][0].weight,
+                    1e-12 * alone[l][0].weight);
     }
 }
 

@@ -109,6 +109,8 @@ TEST(StatisticsJson, RoundTrip) {
     statistics.layers[1].errors["fp4"].has_first_order = false;
     statistics.layers[1].errors["fp4"].first_order = 0;
     statistics.layers[2].backward.clear();
+    statistics.layers[3].errors["fp8"].ew_dgrad = 0.25;
+    statistics.layers[3].errors["fp8"].eg_wgrad = 0.0;
     const json written = to_json(statistics);
     const ModelStatistics read = statistics_from_json(json::parse(written.dump()));
     EXPECT_EQ(to_json(read), written);  // doubles survive as text
@@ -126,6 +128,12 @@ TEST(StatisticsJson, RoundTrip) {
         EXPECT_EQ(read.layers[l].backward, statistics.layers[l].backward);
         EXPECT_EQ(read.layers[l].forward, statistics.layers[l].forward);
         EXPECT_EQ(read.layers[l].errors.at("fp4").eg, statistics.layers[l].errors.at("fp4").eg);
+        for (const Slot slot : kSlots) {
+            EXPECT_EQ(read.layers[l].errors.at("fp8").of(slot),
+                      statistics.layers[l].errors.at("fp8").of(slot));
+        }
+        EXPECT_EQ(read.layers[l].errors.at("fp8").ew_dgrad,
+                  statistics.layers[l].errors.at("fp8").ew_dgrad);
         EXPECT_EQ(read.layers[l].errors.at("fp4").has_first_order, l != 1);
     }
 }
