@@ -45,6 +45,7 @@ missing_packages() {
         [coinor-libcbc-dev]=coin/CbcModel.hpp
         [libcli11-dev]=CLI/CLI.hpp
         [libfmt-dev]=fmt/format.h
+        [libpcre2-dev]=pcre2.h
         [libsentencepiece-dev]=sentencepiece_processor.h
         [libtomlplusplus-dev]=toml++/toml.h
         [libxxhash-dev]=xxhash.h

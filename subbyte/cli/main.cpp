@@ -74,6 +74,7 @@ int run(int argc, char** argv) {
     add_config(program);
     add_eval(program);
     add_generate(program);
+    add_import(program);
     add_info(program);
     add_inspect(program);
     add_plan(program);

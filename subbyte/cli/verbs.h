@@ -14,6 +14,7 @@ void add_bench(CLI::App& program);
 void add_config(CLI::App& program);
 void add_eval(CLI::App& program);
 void add_generate(CLI::App& program);
+void add_import(CLI::App& program);
 void add_info(CLI::App& program);
 void add_inspect(CLI::App& program);
 void add_plan(CLI::App& program);

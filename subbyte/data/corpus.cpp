@@ -56,7 +56,7 @@ void check(const CorpusOptions& options) {
 // The tokenizer that needs no training; null: one is to be trained.
 TokenizerPtr ready_tokenizer(const std::string& name) {
     if (name == "sentencepiece") return nullptr;
-    return name == "bytes" ? make_byte_tokenizer() : load_sentencepiece(name);
+    return name == "bytes" ? make_byte_tokenizer() : load_tokenizer_file(name);
 }
 
 [[noreturn]] void nothing_to_validate(const CorpusOptions& options, std::int64_t found,

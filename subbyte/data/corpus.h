@@ -18,8 +18,8 @@ struct CorpusOptions {
     std::vector<std::string> train, val;
     // Without `val`: this share at the end of `train` is kept for validation; 0: no validation.
     double val_fraction = 0.05;
-    // "sentencepiece": trained on the training part; "bytes"; or the path of a .model file. With
-    // token files only the last two give a tokenizer.
+    // "sentencepiece": trained on the training part; "bytes"; or the path of a tokenizer file, see
+    // load_tokenizer_file(). With token files only the last two give a tokenizer.
     std::string tokenizer = "sentencepiece";
     // Pieces of a tokenizer that is trained; vocabulary of *.bin files that come without a
     // tokenizer.

@@ -13,6 +13,7 @@
 #include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
 #include "subbyte/core/log.h"
+#include "subbyte/core/temporary_folder.h"
 #include "subbyte/data/encode_file.h"
 #include "subbyte/data/shard_writer.h"
 
@@ -60,40 +61,16 @@ std::int64_t bytes_in(const json& fingerprints) {
     return bytes;
 }
 
-// A folder that disappears again unless it is kept.
-class TemporaryFolder {
-public:
-    explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {
-        std::error_code ignored;
-        fs::remove_all(path_, ignored);  // of an earlier process with our number, that was killed
-        make_folder(path_);
+// Takes the place of `target`; when another process has just put the same content there, that one
+// stays.
+void keep_entry(TemporaryFolder& made, const fs::path& target) {
+    std::error_code error;
+    if (!made.keep_as(target, error) && !fs::exists(target / "corpus.json")) {
+        throw Error(ErrorCode::kData,
+                    fmt::format("{}: cannot be made: {}", target.string(), error.message()),
+                    "name another folder: --set data.cache_dir=FOLDER");
     }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        if (!path_.empty()) fs::remove_all(path_, ignored);
-    }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-    const fs::path& path() const { return path_; }
-
-    // Takes the place of `target`; a damaged entry there gives way, and when another process has
-    // just put the same content there, that one stays.
-    void keep_as(const fs::path& target) {
-        std::error_code error;
-        fs::rename(path_, target, error);
-        if (!error) {
-            path_.clear();
-        } else if (!fs::exists(target / "corpus.json")) {
-            throw Error(ErrorCode::kData,
-                        fmt::format("{}: cannot be made: {}", target.string(), error.message()),
-                        "name another folder: --set data.cache_dir=FOLDER");
-        }
-    }
-
-private:
-    fs::path path_;
-};
+}
 
 void encode_texts(const std::vector<TextRange>& texts, const Tokenizer& tokenizer,
                   const fs::path& path) {
@@ -140,8 +117,8 @@ void build_entry(const TextCorpus& text, const json& inputs, const fs::path& fol
                         text.vocab_size, double(bytes_in(inputs["train"])) / 1e6));
         tokenizer = train_sentencepiece(text.train, {.vocab_size = text.vocab_size});
     }
-    if (!tokenizer->model_bytes().empty()) {
-        write_text(folder / "tokenizer.model", tokenizer->model_bytes());
+    for (const TokenizerFile& file : tokenizer->files()) {
+        write_text(folder / file.name, file.content);
     }
     encode_texts(text.train, *tokenizer, folder / "train.sbtk");
     if (!text.val.empty()) encode_texts(text.val, *tokenizer, folder / "val.sbtk");
@@ -210,7 +187,7 @@ Corpus cached_corpus(const TextCorpus& text, const fs::path& cache_dir, std::uin
     make_folder(cache_dir);
     TemporaryFolder made(cache_dir / fmt::format(".{}.{}.tmp", name, ::getpid()));
     build_entry(text, inputs, made.path());
-    made.keep_as(entry);
+    keep_entry(made, entry);
     remove_oldest(cache_dir, entry, limit);
     Corpus corpus = open_entry(text, inputs, entry);
     log(LogLevel::kInfo,

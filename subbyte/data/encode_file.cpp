@@ -13,16 +13,10 @@ namespace {
 
 constexpr std::size_t kEncodedAtOnce = 64 << 10;  // bytes of text per call of the tokenizer
 
-// Encodes a block of text in parts that end at line ends; they are independent of each other, so
-// the ids do not depend on the number of threads or parts. `first`: the block begins the file.
-std::vector<std::int32_t> encode_block(const Tokenizer& tokenizer, std::string_view block,
-                                       bool first) {
-    std::vector<std::string_view> parts;
-    while (!block.empty()) {
-        const std::size_t line = block.find('\n', std::min(kEncodedAtOnce, block.size()));
-        parts.push_back(block.substr(0, line == block.npos ? line : line + 1));
-        block.remove_prefix(parts.back().size());
-    }
+// Encodes parts of a text, which are independent of each other, so that the ids do not depend on
+// the number of threads. `first`: the first part begins the file.
+std::vector<std::int32_t> encode_parts(const Tokenizer& tokenizer,
+                                       const std::vector<std::string_view>& parts, bool first) {
     std::vector<std::vector<std::int32_t>> ids(parts.size());
     parallel_for(static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t i, std::int64_t end) {
         for (; i < end; ++i) {
@@ -41,9 +35,29 @@ std::vector<std::int32_t> encode_block(const Tokenizer& tokenizer, std::string_v
 void encode_file(const TextRange& text, const Tokenizer& tokenizer,
                  const std::function<void(std::span<const std::int32_t>)>& sink) {
     TextReader reader(text);
-    std::string block;
-    for (bool first = true; reader.next(block); first = false) {
-        sink(encode_block(tokenizer, block, first));
+    std::string block, pending;  // pending: read, but not to be cut off yet
+    std::size_t searched = 0;    // bytes of pending in which there is no place for a cut
+    bool first = true;
+    for (bool more = true; more;) {
+        more = reader.next(block);
+        if (more) pending += block;
+        const std::string_view whole = pending;
+        std::vector<std::string_view> parts;
+        std::size_t begin = 0;
+        while (begin < whole.size()) {
+            const std::size_t at = std::max(begin + kEncodedAtOnce, searched);
+            std::size_t end = tokenizer.cut(whole, std::min(at, whole.size()));
+            if (end == whole.npos && more) break;
+            end = std::min(end, whole.size());
+            parts.push_back(whole.substr(begin, end - begin));
+            begin = end;
+        }
+        if (!parts.empty()) {
+            sink(encode_parts(tokenizer, parts, first));
+            first = false;
+        }
+        pending.erase(0, begin);
+        searched = pending.empty() ? 0 : pending.size() - 1;
     }
     if (const std::int32_t end = tokenizer.eos_id(); end >= 0) sink({&end, 1});
 }

@@ -80,7 +80,7 @@ public:
     std::int32_t bos_id() const override { return processor_.bos_id(); }
     std::int32_t eos_id() const override { return processor_.eos_id(); }
     std::uint64_t fingerprint() const override { return fingerprint_; }
-    std::string model_bytes() const override { return model_; }
+    std::vector<TokenizerFile> files() const override { return {{"tokenizer.model", model_}}; }
 
 protected:
     // Line by line: pieces never reach over a line end, and SentencePiece's memory grows with the

@@ -27,7 +27,7 @@ public:
     std::int32_t bos_id() const override { return 256; }
     std::int32_t eos_id() const override { return 257; }
     std::uint64_t fingerprint() const override { return checksum_of("byte tokenizer 1"); }
-    std::string model_bytes() const override { return {}; }
+    std::vector<TokenizerFile> files() const override { return {{"tokenizer.txt", "bytes\n"}}; }
 
 protected:
     std::vector<std::int32_t> encode_valid(std::string_view text, bool) const override {
@@ -55,6 +55,12 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
 std::vector<std::int32_t> Tokenizer::encode_rest(std::string_view text) const {
     check_text(text);
     return encode_valid(text, false);
+}
+
+// Behind a line end.
+std::size_t Tokenizer::cut(std::string_view text, std::size_t at) const {
+    const std::size_t line = text.find('\n', at);
+    return line == text.npos ? text.size() : line + 1;
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {

@@ -13,6 +13,12 @@
 
 namespace subbyte::data {
 
+// A file that a tokenizer is kept in.
+struct TokenizerFile {
+    std::string name;  // in the folder of a model: "tokenizer.model"
+    std::string content;
+};
+
 // Text to ids and back. All methods may be called from any thread.
 class Tokenizer {
 public:
@@ -29,13 +35,18 @@ public:
     // outside [0, vocab_size).
     std::string decode(std::span<const std::int32_t> ids) const;
 
-    virtual std::string name() const = 0;  // "sentencepiece" or "bytes"
+    // Where a long text may be cut so that its parts give the ids of the whole: the first such
+    // place at or after `at`. text.size(): anywhere that suits; npos: not yet, more text must be
+    // read.
+    virtual std::size_t cut(std::string_view text, std::size_t at) const;
+
+    virtual std::string name() const = 0;  // "sentencepiece", "bpe" or "bytes"
     virtual std::int64_t vocab_size() const = 0;
     virtual std::int32_t bos_id() const = 0;        // begin of text; -1: has none
     virtual std::int32_t eos_id() const = 0;        // end of text; -1: has none
     virtual std::uint64_t fingerprint() const = 0;  // equal for equal models
-    // What a .model file holds; empty for a tokenizer that needs no file.
-    virtual std::string model_bytes() const = 0;
+    // What find_tokenizer() and load_tokenizer_file() make the same tokenizer of.
+    virtual std::vector<TokenizerFile> files() const = 0;
 
 protected:
     // `first`: the text stands at the beginning. `text` is good UTF-8, `ids` are in range.
@@ -54,6 +65,19 @@ TokenizerPtr make_byte_tokenizer();
 TokenizerPtr load_sentencepiece(const std::filesystem::path& path);
 // The same from the content of such a file; `name` stands in messages.
 TokenizerPtr parse_sentencepiece(std::string_view model, const std::string& name);
+
+// Byte-level BPE as Hugging Face keeps it, with the ids that its tokenizers give: tokenizer.json,
+// and tokenizer_config.json for the begin and end marks ("": has none). A byte without a token is
+// dropped, with one warning; decode(encode(x)) == x otherwise. Error kData, see bpe_definition.h.
+TokenizerPtr parse_bpe(std::string_view json, std::string_view config, const std::string& name);
+
+// A file by its suffix: tokenizer.json (with tokenizer_config.json beside it), tokenizer.txt (the
+// word "bytes"), else SentencePiece. Error kData.
+TokenizerPtr load_tokenizer_file(const std::filesystem::path& path);
+
+// The tokenizer file of a model folder: tokenizer.model, tokenizer.json or tokenizer.txt, the first
+// that is there; "" when there is none.
+std::filesystem::path find_tokenizer(const std::filesystem::path& folder);
 
 struct TokenizerTraining {
     std::int64_t vocab_size = 8192;

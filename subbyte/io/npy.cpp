@@ -17,7 +17,7 @@ namespace subbyte::io {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kLongestHeader = 65536;  // far above any array without fields
+constexpr std::size_t kLongestNpyHeader = 65536;  // far above any array without fields
 
 struct DtypeName {
     std::string_view name;  // as NumPy writes it; '|': one byte has no order
@@ -173,7 +173,7 @@ std::vector<std::int64_t> reversed_axes(std::int64_t dims) {
     return axes;
 }
 
-std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+std::span<std::byte> npy_bytes(const at::Tensor& tensor) {
     return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
@@ -201,7 +201,8 @@ at::Tensor read_npy(const std::filesystem::path& path) {
     for (std::uint64_t i = header_begin; i-- > 8;) {
         length = length << 8 | static_cast<unsigned char>(start[i]);
     }
-    const std::uint64_t room = std::min<std::uint64_t>(file.size() - header_begin, kLongestHeader);
+    const std::uint64_t room =
+        std::min<std::uint64_t>(file.size() - header_begin, kLongestNpyHeader);
     if (length > room) fail(fmt::format("header length {} is larger than {}", length, room));
 
     const std::string text = read(header_begin, length);
@@ -216,7 +217,7 @@ at::Tensor read_npy(const std::filesystem::path& path) {
     std::vector<std::int64_t> stored = header.shape;
     if (header.fortran) std::reverse(stored.begin(), stored.end());
     at::Tensor result = at::empty(stored, at::TensorOptions().dtype(header.type));
-    const std::span<std::byte> bytes = bytes_of(result);
+    const std::span<std::byte> bytes = npy_bytes(result);
     file.read(header_begin + length, bytes);
     if (header.type == at::kBool &&
         std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; })) {
@@ -258,7 +259,7 @@ WrittenFile write_npy(const std::filesystem::path& path, const at::Tensor& tenso
 
     AtomicFile file(path, header.size() + values.nbytes());
     file.write(header);
-    file.write(bytes_of(values));
+    file.write(npy_bytes(values));
     return file.commit();
 }
 

@@ -110,10 +110,10 @@ void check_training(const Config& config, Checker& checker) {
         "there is nothing to evaluate on: data.val_fraction is 0 and data.val_path empty",
         "give one of them, or train.eval_every = 0");
     const std::string& tokenizer = config.data.tokenizer;
-    checker.require(
-        tokenizer == "sentencepiece" || tokenizer == "bytes" || tokenizer.ends_with(".model"),
-        {"data.tokenizer"}, fmt::format("data.tokenizer is \"{}\"", tokenizer),
-        "use sentencepiece, bytes, or a file that ends in .model");
+    checker.require(tokenizer == "sentencepiece" || tokenizer == "bytes" ||
+                        tokenizer.ends_with(".model") || tokenizer.ends_with(".json"),
+                    {"data.tokenizer"}, fmt::format("data.tokenizer is \"{}\"", tokenizer),
+                    "use sentencepiece, bytes, or a file that ends in .model or .json");
     checker.require(!config.data.path.empty() && !config.data.path.front().empty(), {"data.path"},
                     "data.path names no file", "give a text file, or \"novels\"");
 }

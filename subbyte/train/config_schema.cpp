@@ -83,7 +83,7 @@ const std::vector<Key<Config>>& keys() {
         KEY(data.path, {}, "training text (UTF-8) or token shards; \"novels\": the built-in set"),
         KEY(data.val_path, {}, "validation data; empty: a part of data.path"),
         KEY(data.val_fraction, within(0, 0.5), "share at the end of data.path kept for validation"),
-        KEY(data.tokenizer, one_of_or(tokenizers, "a .model file"),
+        KEY(data.tokenizer, one_of_or(tokenizers, "a .model or tokenizer.json file"),
             "sentencepiece: train one on the training part"),
         KEY(data.vocab_size, within(2, 1 << 24), "pieces of a tokenizer that is trained here"),
         KEY(data.cache_dir, {}, "folder for tokenizers and token shards made here"),

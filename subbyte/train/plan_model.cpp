@@ -22,7 +22,8 @@ models::LlamaConfig shape_of(const Config& config, std::vector<std::string>& not
     if (!config.model.path.empty()) return read_model_config(config.model.path);
     std::int64_t vocabulary = config.data.vocab_size;
     if (config.data.tokenizer == "bytes") vocabulary = data::make_byte_tokenizer()->vocab_size();
-    if (config.model.vocab_size == 0 && config.data.tokenizer.ends_with(".model")) {
+    if (config.model.vocab_size == 0 && config.data.tokenizer != "sentencepiece" &&
+        config.data.tokenizer != "bytes") {
         notes.push_back(fmt::format(
             "vocabulary of data.vocab_size ({}): the tokenizer file is not read", vocabulary));
     }

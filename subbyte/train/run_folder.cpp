@@ -120,11 +120,8 @@ std::string RunFolder::save(const Snapshot& snapshot) {
     writer.add_tensors("model.safetensors", named_parameters(snapshot.model), {{"format", "pt"}});
     writer.add_json("config.json", model_config_json(snapshot.model.config()));
     if (snapshot.tokenizer != nullptr) {
-        const std::string model = snapshot.tokenizer->model_bytes();
-        if (model.empty()) {
-            writer.add_text("tokenizer.txt", "bytes\n");
-        } else {
-            writer.add_text("tokenizer.model", model);
+        for (const data::TokenizerFile& file : snapshot.tokenizer->files()) {
+            writer.add_text(file.name, file.content);
         }
     }
     writer.add_tensors("optimizer.safetensors", snapshot.optimizer.state_tensors());

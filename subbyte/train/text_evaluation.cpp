@@ -20,8 +20,9 @@ namespace {
 data::TokenizerPtr need_tokenizer(const std::string& dir) {
     data::TokenizerPtr tokenizer = load_tokenizer(dir);
     if (!tokenizer) {
-        throw Error(ErrorCode::kData, fmt::format("{}: has no tokenizer.model", dir),
-                    "use a checkpoint of a run, or copy a SentencePiece model there");
+        throw Error(ErrorCode::kData,
+                    fmt::format("{}: has no tokenizer.model or tokenizer.json", dir),
+                    "use a checkpoint of a run, or copy the tokenizer of the model there");
     }
     return tokenizer;
 }

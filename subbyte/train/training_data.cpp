@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "subbyte/core/error.h"
-#include "subbyte/core/file.h"
 #include "subbyte/data/corpus.h"
 #include "subbyte/data/sampler.h"
 
@@ -26,9 +25,8 @@ data::CorpusOptions corpus_options(const Config& config) {
     options.cache_dir = config.data.cache_dir;
     // A model that is continued brings its own tokenizer, unless the user names another one.
     if (!config.model.path.empty() && options.tokenizer == "sentencepiece") {
-        const std::filesystem::path own =
-            std::filesystem::path(config.model.path) / "tokenizer.model";
-        if (std::filesystem::exists(own)) options.tokenizer = own.string();
+        const std::filesystem::path own = data::find_tokenizer(config.model.path);
+        if (!own.empty()) options.tokenizer = own.string();
     }
     return options;
 }
@@ -57,18 +55,8 @@ MicroBatch to_tensors(const data::Batch& batch) {
 }
 
 data::TokenizerPtr load_tokenizer(const std::string& dir) {
-    const std::filesystem::path folder(dir);
-    if (std::filesystem::exists(folder / "tokenizer.model")) {
-        return data::load_sentencepiece(folder / "tokenizer.model");
-    }
-    const std::filesystem::path marker = folder / "tokenizer.txt";
-    if (!std::filesystem::exists(marker)) return nullptr;
-    const std::string text = read_text(marker);
-    if (text != "bytes\n") {
-        throw Error(ErrorCode::kData,
-                    fmt::format("{}: holds something else than the word bytes", marker.string()));
-    }
-    return data::make_byte_tokenizer();
+    const std::filesystem::path path = data::find_tokenizer(dir);
+    return path.empty() ? nullptr : data::load_tokenizer_file(path);
 }
 
 struct TrainingData::Impl {

@@ -17,8 +17,7 @@ namespace subbyte::train {
 
 MicroBatch to_tensors(const data::Batch& batch);
 
-// Tokenizer of a model folder: tokenizer.model, or tokenizer.txt with the word "bytes". Null when
-// there is neither.
+// Tokenizer of a model folder, see data::find_tokenizer(). Null when there is none.
 data::TokenizerPtr load_tokenizer(const std::string& dir);
 
 // Tokenizer, training windows and validation windows of a run.

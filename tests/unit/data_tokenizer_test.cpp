@@ -120,21 +120,21 @@ TEST_F(Tokenizers, LearnsWordsAndSplitsDigits) {
 }
 
 TEST_F(Tokenizers, TrainingIsRepeatable) {
-    EXPECT_EQ(trained_->model_bytes(), again_->model_bytes());
+    EXPECT_EQ(trained_->files()[0].content, again_->files()[0].content);
     EXPECT_EQ(trained_->fingerprint(), again_->fingerprint());
     EXPECT_NE(trained_->fingerprint(), make_byte_tokenizer()->fingerprint());
 }
 
 TEST_F(Tokenizers, ModelFilesAreLoaded) {
     const Folder folder;
-    const auto loaded = load_sentencepiece(folder.write("a.model", trained_->model_bytes()));
+    const auto loaded = load_sentencepiece(folder.write("a.model", trained_->files()[0].content));
     EXPECT_EQ(loaded->fingerprint(), trained_->fingerprint());
     EXPECT_EQ(loaded->encode(sample_text(3)), trained_->encode(sample_text(3)));
 }
 
 TEST_F(Tokenizers, WhatIsNoModelIsRefused) {
     const Folder folder;
-    const std::string model = trained_->model_bytes();
+    const std::string model = trained_->files()[0].content;
     for (const std::string& content : {""s, "text"s, model.substr(0, model.size() / 2)}) {
         const auto path = folder.write("b.model", content);
         expect_error(ErrorCode::kData, {"b.model"}, [&] { load_sentencepiece(path); });
