@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "subbyte/core/error.h"
+#include "subbyte/core/nearest.h"
 
 namespace subbyte::plan {
 namespace {
@@ -23,6 +24,26 @@ void demand(bool good, const char* field, Number value, const char* range) {
 bool is_share(double value) { return value >= 0 && value <= 1; }
 
 }  // namespace
+
+std::string_view schedule_name(TargetSchedule schedule) {
+    switch (schedule) {
+        case TargetSchedule::kConstant: return "constant";
+        case TargetSchedule::kArticle: return "article";
+        case TargetSchedule::kQualityHeld: return "quality-held";
+    }
+    throw Error(ErrorCode::kInternal, "a target schedule without a name");
+}
+
+std::vector<std::string> schedule_names() { return {"constant", "article", "quality-held"}; }
+
+TargetSchedule schedule_from_name(std::string_view name) {
+    for (const TargetSchedule schedule :
+         {TargetSchedule::kConstant, TargetSchedule::kArticle, TargetSchedule::kQualityHeld}) {
+        if (name == schedule_name(schedule)) return schedule;
+    }
+    throw Error(ErrorCode::kUsage, fmt::format("unknown schedule of the target '{}'", name),
+                nearest_hint(name, schedule_names()));
+}
 
 void PlanSchedule::check() const {
     demand(is_share(initial_target), "initial_target", initial_target, "between 0 and 1");
@@ -48,12 +69,14 @@ std::int64_t PlanSchedule::freeze_start() const {
 bool PlanSchedule::frozen_at(std::int64_t step) const { return step >= freeze_start(); }
 
 bool PlanSchedule::collects_at(std::int64_t step) const {
-    return step >= warmup_steps && (step - warmup_steps) % update_interval == 0 &&
+    return !never && step >= warmup_steps && (step - warmup_steps) % update_interval == 0 &&
            !frozen_at(step + swap_delay);
 }
 
 double PlanSchedule::target_at(std::int64_t step) const {
     if (step < warmup_steps) return 0.0;
+    if (target == TargetSchedule::kConstant) return initial_target;
+    if (target == TargetSchedule::kQualityHeld) return max_target;
     const std::int64_t counted = std::max(std::min(step, freeze_start() - 1), warmup_steps);
     const std::int64_t raises = (counted - warmup_steps) / increment_every;
     return std::min(max_target, initial_target + static_cast<double>(raises) * target_increment);

@@ -40,6 +40,37 @@ TEST(Schedule, TargetGrowsInStepsUpToItsCap) {
     }
 }
 
+TEST(Schedule, ConstantAndQualityHeldLookAtOneNumber) {
+    PlanSchedule schedule = article();
+    schedule.target = TargetSchedule::kConstant;
+    for (const std::int64_t step : {1000, 26000, 49999}) {
+        EXPECT_EQ(schedule.target_at(step), 0.3) << step;
+    }
+    schedule.target = TargetSchedule::kQualityHeld;
+    for (const std::int64_t step : {1000, 26000, 49999}) {
+        EXPECT_EQ(schedule.target_at(step), 0.8) << step;
+    }
+    EXPECT_EQ(schedule.target_at(999), 0.0);
+}
+
+TEST(Schedule, NamesReadBack) {
+    for (const std::string& name : schedule_names()) {
+        EXPECT_EQ(schedule_name(schedule_from_name(name)), name);
+    }
+    try {
+        schedule_from_name("articel");
+        ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+        EXPECT_NE(error.hint().find("article"), std::string::npos) << error.hint();
+    }
+}
+
+TEST(Schedule, AFrozenPlanIsNeverMeasuredFor) {
+    PlanSchedule schedule = article();
+    schedule.never = true;
+    for (std::int64_t step = 0; step < 50000; ++step) ASSERT_FALSE(schedule.collects_at(step));
+}
+
 TEST(Schedule, TargetStaysWhereTheFreezeFindsIt) {
     PlanSchedule schedule = article();
     schedule.total_steps = 12000;  // frozen from 10800 on; 11000 would raise to 0.5

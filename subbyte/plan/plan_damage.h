@@ -1,0 +1,33 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "subbyte/plan/planner.h"
+
+namespace subbyte::plan {
+
+// What one GEMM of a recipe saves of a BF16 GEMM, 0 .. 1, by the measure given.
+double slot_efficiency(const Recipe& recipe, Slot slot, Efficiency measure);
+
+// What a plan that is there already is predicted to do, in the terms of PlanResult.
+struct PlanDamage {
+    // Sums of DL, DW and Q = loss_weight * DL + weight_weight * DW over the candidates.
+    double loss = 0, weight = 0, total = 0;
+    double objective = 0;        // what method "snip" minimises: sum of Q, or of Q^2 with `squared`
+    std::vector<double> layers;  // Q of every layer of the table; 0: no candidate
+    std::vector<double> reached;  // efficiency per pipeline stage, as a share of all candidates
+
+    double efficiency() const;  // sum of `reached`
+};
+
+// Damage of `plan` on these statistics. Weights, estimator, efficiency and `squared` are those of
+// `options`; its method, recipes and target are not looked at. A layer whose GEMMs have different
+// recipes counts sum of DL, and root of the sum of squares of DW (see estimate_slot_divergence).
+// Error kUsage for a recipe that was not measured (names layer and recipe); kDiverged for
+// statistics that are not finite.
+PlanDamage plan_damage(const Plan& plan, const LayerTable& table, const ModelStatistics& statistics,
+                       const PlannerOptions& options);
+
+}  // namespace subbyte::plan
