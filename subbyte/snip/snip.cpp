@@ -6,10 +6,12 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
+#include "subbyte/snip/diverged.h"
 #include "subbyte/snip/measure.h"
 #include "subbyte/snip/parameter_index.h"
 
@@ -18,6 +20,7 @@ namespace {
 
 plan::PlanSchedule schedule_of(const SnipOptions& options) {
     plan::PlanSchedule schedule;
+    schedule.target = options.schedule;
     schedule.initial_target = options.initial_target;
     schedule.target_increment = options.target_increment;
     schedule.max_target = std::max(options.max_target, options.initial_target);
@@ -26,6 +29,7 @@ plan::PlanSchedule schedule_of(const SnipOptions& options) {
     schedule.warmup_steps = options.warmup_steps;
     schedule.freeze_fraction = options.freeze_fraction;
     schedule.total_steps = options.total_steps;
+    schedule.never = options.frozen;
     schedule.swap_delay =
         options.swap_delay > 0
             ? options.swap_delay
@@ -49,6 +53,27 @@ plan::PlannerOptions planner_of(const SnipOptions& options, double target) {
     return planner;
 }
 
+void check(const SnipOptions& options) {
+    const auto& methods = plan::planner_methods();
+    if (std::find(methods.begin(), methods.end(), options.method) == methods.end()) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("SNIP: there is no planning method '{}'", options.method));
+    }
+    if (!(options.hysteresis >= 0 && options.hysteresis < 1)) {
+        throw Error(ErrorCode::kUsage, fmt::format("SNIP: hysteresis {}", options.hysteresis),
+                    "the hysteresis is 0 (none) or more and below 1");
+    }
+    if (!(options.damage_bound >= 0)) {
+        throw Error(ErrorCode::kUsage, fmt::format("SNIP: damage_bound {}", options.damage_bound),
+                    "the bound of the predicted damage is 0 or more");
+    }
+    if (options.schedule == plan::TargetSchedule::kQualityHeld && options.control.adjust.step > 0) {
+        throw Error(ErrorCode::kUsage,
+                    "SNIP: loss adjustment moves a target, and a quality-held run has none",
+                    "use one of the two");
+    }
+}
+
 }  // namespace
 
 SNIP::SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions options)
@@ -58,16 +83,15 @@ SNIP::SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions op
       precision_(nn::attach_precision(model, options_.keep_high, options_.high)),
       weights_(nn::layer_weights(model, *precision_)),
       sink_(precision_->table().size(), options_.recipes,
-            options_.estimator == plan::LossEstimator::kFirstOrder) {
-    const auto& methods = plan::planner_methods();
-    if (std::find(methods.begin(), methods.end(), options_.method) == methods.end()) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("SNIP: there is no planning method '{}'", options_.method));
-    }
+            options_.estimator == plan::LossEstimator::kFirstOrder),
+      noise_sink_(*precision_, sink_),
+      control_(options_.control, options_.recipes, options_.high, options_.warmup_steps,
+               options_.total_steps) {
+    check(options_);
     snip::parameter_indices(optimizer, weights_);  // all layers must be trained by it
     precision_->seed = options_.seed;
-    plan::Plan start = plan::uniform_plan(precision_->table(), options_.high);
-    precision_->set_plan(start);
+    planned_ = plan::uniform_plan(precision_->table(), options_.high);
+    precision_->set_plan(planned_);
     self_ = std::make_shared<SNIP*>(this);
     optimizer_.add_step_hook([self = self_](const optim::StepResult& result) {
         if (*self != nullptr) (*self)->end_step(result);
@@ -77,16 +101,43 @@ SNIP::SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions op
 
 SNIP::~SNIP() {
     *self_ = nullptr;
-    if (precision_->observer == &sink_) precision_->observer = nullptr;
+    if (precision_->observer == &sink_ || precision_->observer == &noise_sink_) {
+        precision_->observer = nullptr;
+    }
 }
 
 double SNIP::fp4_share() const { return plan::fp4_share(precision_->plan(), precision_->table()); }
+
+void SNIP::start_with(const plan::Plan& plan, bool keep) {
+    precision_->set_plan(plan);
+    planned_ = plan;
+    keep_planned_ = keep;
+    damage_.clear();
+    enforce();
+}
 
 void SNIP::end_step(const optim::StepResult& result) {
     // A skipped step did not happen: what was measured in it goes, and the step is measured again.
     const bool measured_now = in_flight_ && in_flight_->swap_step == step_ + schedule_.swap_delay;
     if (!result.applied && measured_now) in_flight_.reset();
-    begin_step(optimizer_.steps(), optimizer_.steps() + optimizer_.skipped());
+    const std::int64_t next = optimizer_.steps(), iteration = next + optimizer_.skipped();
+    if (result.applied) {
+        std::vector<ControlEvent> events;
+        const auto add = [&](std::vector<ControlEvent> more) {
+            for (ControlEvent& event : more) {
+                event.step = iteration;
+                events.push_back(std::move(event));
+            }
+        };
+        add(control_.noise.observe(noise_, plan(), control_.ladder()));
+        if (step_ >= schedule_.warmup_steps && loss_) add(control_.adjust.end_step(*loss_));
+        add(control_.spike.end_step(next, loss_.value_or(NAN), result.grad_norm, plan(),
+                                    precision_->table(), damage_));
+        tell(events);
+    }
+    noise_.clear();
+    loss_.reset();
+    begin_step(next, iteration);
 }
 
 void SNIP::begin_step(std::int64_t step, std::int64_t iteration) {
@@ -97,24 +148,47 @@ void SNIP::begin_step(std::int64_t step, std::int64_t iteration) {
     if (in_flight_ && step >= in_flight_->swap_step) {
         InFlight in_flight = std::move(*in_flight_);
         in_flight_.reset();
-        finish_solve(in_flight);
-        SnipEvent& event = in_flight.event;
-        event.effective_at = iteration;
-        event.applied = event.result.status != plan::SelectionStatus::kNoSolution;
-        if (event.applied) {
-            event.changed_slots =
-                plan::changed_slots(precision_->plan(), event.result.plan, precision_->table());
-            precision_->set_plan(event.result.plan);
-        }
-        if (listener_) listener_(event);
+        swap_in(std::move(in_flight));
     }
+    enforce();
+    ops::LinearObserver* listening = &sink_;
+    if (control_.noise.active()) listening = &noise_sink_;
     sink_active_ = schedule_.collects_at(step) && !in_flight_;
     if (sink_active_) {
         sink_.reset();
-        precision_->observer = &sink_;
-    } else if (precision_->observer == &sink_) {
+        noise_sink_.reset();
+        precision_->observer = listening;
+    } else if (precision_->observer == listening) {
         precision_->observer = nullptr;
     }
+}
+
+void SNIP::swap_in(InFlight in_flight) {
+    finish_solve(in_flight);
+    SnipEvent& event = in_flight.event;
+    event.effective_at = iteration_;
+    event.applied = event.result.usable() && !event.kept;
+    if (event.applied) {
+        event.changed_slots = plan::changed_slots(planned_, event.result.plan, precision_->table());
+        precision_->set_plan(event.result.plan);
+        planned_ = event.result.plan;
+    }
+    if (event.result.usable()) damage_ = std::move(in_flight.damage);
+    if (listener_) listener_(event);
+}
+
+void SNIP::enforce() {
+    if (!control_.active()) return;
+    std::vector<ControlEvent> events;
+    const plan::Plan wanted =
+        control_.in_force(step_, iteration_, precision_->table(), planned_, damage_, events);
+    if (wanted != plan()) precision_->set_plan(wanted);
+    tell(events);
+}
+
+void SNIP::tell(const std::vector<ControlEvent>& events) {
+    if (!control_listener_) return;
+    for (const ControlEvent& event : events) control_listener_(event);
 }
 
 void SNIP::collect_stats(const SnipInput& input) {
@@ -126,10 +200,18 @@ void SNIP::collect_stats(const SnipInput& input) {
     }
     precision_->observer = nullptr;
     sink_active_ = false;
+    if (input.loss != 0) loss_ = input.loss;
+    if (!std::isfinite(input.loss)) {
+        throw snip::diverged(iteration_, input.loss, precision_->table(), sink_.statistics());
+    }
     InFlight in_flight;
     in_flight.swap_step = step_ + schedule_.swap_delay;
     SnipEvent& event = in_flight.event;
     event.measured_at = iteration_;
+    const Stopwatch noise_watch;
+    if (control_.noise.active()) noise_ = noise_sink_.result(weights_);
+    event.statistics_seconds = noise_sink_.seconds() + noise_watch.seconds();
+    noise_sink_.reset();
     // The other methods do not look at gains.
     const bool probed = input.replay && options_.method == "snip";
     const snip::Measurement measurement =
@@ -142,16 +224,24 @@ void SNIP::collect_stats(const SnipInput& input) {
                        .high = options_.high});
     statistics_ = measurement.statistics;
     event.probe_passes = measurement.probe_passes;
-    event.statistics_seconds = measurement.statistics_seconds;
+    event.statistics_seconds += measurement.statistics_seconds;
     event.probe_seconds = measurement.probe_seconds;
     sink_.reset();
-    const plan::PlannerOptions planner = planner_of(options_, schedule_.target_at(step_));
-    in_flight.solve = std::async(
-        std::launch::async, [statistics = statistics_, planner, make_plan = options_.planner] {
+    snip::ReplanTask task;
+    task.statistics = statistics_;
+    task.planner = planner_of(
+        options_, control_.adjust.adjusted(schedule_.target_at(step_), schedule_.max_target));
+    if (options_.schedule == plan::TargetSchedule::kQualityHeld) {
+        task.damage_bound = options_.damage_bound;
+    }
+    task.hysteresis = options_.hysteresis;
+    task.in_force = planned_;
+    in_flight.solve =
+        std::async(std::launch::async, [task = std::move(task), make_plan = options_.planner] {
             const Stopwatch watch;
-            plan::PlanResult result = make_plan(statistics.table, statistics, planner);
-            result.seconds = watch.seconds();
-            return result;
+            snip::ReplanResult decision = snip::replan(task, make_plan);
+            decision.result.seconds = watch.seconds();
+            return decision;
         });
     in_flight_ = std::move(in_flight);
 }
@@ -159,28 +249,63 @@ void SNIP::collect_stats(const SnipInput& input) {
 void SNIP::finish_solve(InFlight& in_flight) {
     if (!in_flight.solve.valid()) return;
     const Stopwatch watch;
+    SnipEvent& event = in_flight.event;
     try {
-        in_flight.event.result = in_flight.solve.get();
+        snip::ReplanResult decision = in_flight.solve.get();
+        event.result = std::move(decision.result);
+        event.kept = decision.keep && event.result.usable();
+        event.cost = decision.cost;
+        event.cost_in_force = decision.cost_in_force;
+        in_flight.damage = std::move(decision.damage);
     } catch (const Error& error) {
         // Numbers that cannot be planned with (a diverging step): the plan in force stays.
         if (error.code() != ErrorCode::kDiverged) throw;
-        in_flight.event.result.status = plan::SelectionStatus::kNoSolution;
-        in_flight.event.result.notes.push_back(error.what());
+        event.result.status = plan::SelectionStatus::kNoSolution;
+        event.result.notes.push_back(error.what());
     }
-    in_flight.event.wait_seconds = watch.seconds();
-    in_flight.event.solve_seconds = in_flight.event.result.seconds;
+    event.wait_seconds = watch.seconds();
+    event.solve_seconds = event.result.seconds;
+}
+
+void SNIP::roll_back(const nlohmann::json& state) {
+    const snip::SpikeGuard before = control_.spike;
+    const std::int64_t from = iteration_;
+    load_state(state);
+    control_.spike.roll_back(before);
+    tell({{.step = iteration_,
+           .control = "spike-guard",
+           .action = "roll-back",
+           .reason = fmt::format("{}; back from step {} to the checkpoint of step {}",
+                                 before.last_spike(), from, iteration_)}});
+    enforce();
+}
+
+void SNIP::decline_roll_back(const std::string& reason) {
+    control_.spike.decline();
+    tell({{.step = iteration_,
+           .control = "spike-guard",
+           .action = "no-roll-back",
+           .reason = reason}});
 }
 
 nlohmann::json SNIP::state() {
     nlohmann::json json{
         {"step", step_}, {"iteration", iteration_}, {"plan", plan::to_json(plan())}};
+    if (control_.active()) {
+        json["planned"] = plan::to_json(planned_);
+        json["damage"] = damage_;
+        json["control"] = control_.state();
+    }
     if (in_flight_) {
         finish_solve(*in_flight_);
         const SnipEvent& event = in_flight_->event;
         const plan::PlanResult& r = event.result;
         json["in_flight"] = {{"swap_step", in_flight_->swap_step},
                              {"measured_at", event.measured_at},
-                             {"usable", r.status != plan::SelectionStatus::kNoSolution},
+                             {"usable", r.usable()},
+                             {"kept", event.kept},
+                             {"cost", {event.cost, event.cost_in_force}},
+                             {"damage", in_flight_->damage},
                              {"plan", plan::to_json(r.plan)},
                              {"target", r.target},
                              {"reached", r.reached},
@@ -213,10 +338,27 @@ void SNIP::load_state(const nlohmann::json& state) {
             r.predicted_weight = saved.at("predicted").at(1).get<double>();
             r.predicted = saved.at("predicted").at(2).get<double>();
             r.notes = saved.at("notes").get<std::vector<std::string>>();
+            if (saved.contains("kept")) {  // not in checkpoints of version 0.1
+                event.kept = saved.at("kept").get<bool>();
+                event.cost = saved.at("cost").at(0).get<double>();
+                event.cost_in_force = saved.at("cost").at(1).get<double>();
+                in_flight->damage = saved.at("damage").get<std::vector<double>>();
+            }
         }
         const auto step = state.at("step").get<std::int64_t>();
         const auto iteration = state.at("iteration").get<std::int64_t>();
-        precision_->set_plan(plan);
+        // A run without guards saves the plan alone; one that had them may go on without.
+        plan::Plan planned = plan;
+        damage_.clear();
+        if (state.contains("planned")) {
+            planned = plan::plan_from_json(state.at("planned"), &precision_->table());
+            damage_ = state.at("damage").get<std::vector<double>>();
+            control_.load_state(state.at("control"));
+        }
+        if (keep_planned_) planned = planned_;
+        if (options_.frozen) in_flight.reset();
+        precision_->set_plan(planned);  // begin_step() lets the guards raise it
+        planned_ = std::move(planned);
         in_flight_ = std::move(in_flight);
         begin_step(step, iteration);
     } catch (const nlohmann::json::exception& error) {

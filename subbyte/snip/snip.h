@@ -16,22 +16,29 @@
 #include "subbyte/optim/optimizer.h"
 #include "subbyte/plan/planner.h"
 #include "subbyte/plan/schedule.h"
+#include "subbyte/snip/control.h"
+#include "subbyte/snip/gradient_noise.h"
 #include "subbyte/snip/noise_probe.h"
+#include "subbyte/snip/replan.h"
 #include "subbyte/snip/statistics_sink.h"
 
 namespace subbyte {
 
 struct SnipOptions {
+    plan::TargetSchedule schedule = plan::TargetSchedule::kArticle;
     double initial_target = 0.3;          // least efficiency of the plan, E_t
     std::int64_t update_interval = 100;   // steps between statistics
     double target_increment = 0.0;        // E_t grows by this ...
     std::int64_t increment_every = 5000;  // ... every so many steps ...
     double max_target = 0.8;              // ... up to here (never below initial_target)
-    std::int64_t warmup_steps = 0;        // high precision before the first statistics
-    double freeze_fraction = 0.1;         // no new plan in the last share of total_steps
-    std::int64_t total_steps = 0;         // 0: not known, never frozen
-    std::int64_t swap_delay = 0;  // steps from statistics to plan; 0: min(5, update_interval)
-    std::string method = "snip";  // see plan::planner_methods()
+    double damage_bound = 0.01;           // quality-held: most predicted DL, relative to the loss
+    double hysteresis = 0.05;       // a new plan must cost less than (1 - this) of the one in force
+    bool frozen = false;            // never a new plan: that of start_with() or load_state() stays
+    std::int64_t warmup_steps = 0;  // high precision before the first statistics
+    double freeze_fraction = 0.1;   // no new plan in the last share of total_steps
+    std::int64_t total_steps = 0;   // 0: not known, never frozen
+    std::int64_t swap_delay = 0;    // steps from statistics to plan; 0: min(5, update_interval)
+    std::string method = "snip";    // see plan::planner_methods()
     std::vector<std::string> recipes{"fp8",
                                      "fp4"};  // with kTimeSaved also "bf16", see plan::Efficiency
     plan::Efficiency efficiency = plan::Efficiency::kFp4Share;  // what the target is a share of
@@ -44,10 +51,8 @@ struct SnipOptions {
     std::string high = "bf16";  // recipe before the first plan, of probes, and of kept layers
     std::vector<std::string> keep_high{"lm_head"};
     std::uint64_t seed = 0;
-    // Makes the plans, in a thread of its own.
-    std::function<plan::PlanResult(const plan::LayerTable&, const plan::ModelStatistics&,
-                                   const plan::PlannerOptions&)>
-        planner = plan::make_plan;
+    ControlOptions control{};                 // guards beside the planner, all off
+    snip::Planner planner = plan::make_plan;  // runs in a thread of its own
 };
 
 // What the training loop knows about the iteration whose statistics are collected.
@@ -64,6 +69,8 @@ struct SnipEvent {
     plan::PlanResult result;
     int changed_slots = 0;
     bool applied = false;  // false: the previous plan stays in force, result.notes say why
+    bool kept = false;     // a plan was found but is not better enough, see hysteresis
+    double cost = 0, cost_in_force = 0;  // predicted today; 0: not compared
     int probe_passes = 0;
     // The training waited for the first three; the solver ran beside it.
     double statistics_seconds = 0, probe_seconds = 0, wait_seconds = 0;
@@ -102,11 +109,19 @@ public:
     // True in the steps in which collect_stats() has to be called.
     bool due() const { return sink_active_; }
 
-    // Between backward and optimizer.step(). Error kUsage in a step that is not due and after the
-    // swap step of an older plan was missed.
+    // Between backward and optimizer.step(). Errors: kUsage in a step that is not due; kDiverged
+    // when the loss is not finite, with the first layer and tensor that is not.
     void collect_stats(const SnipInput& input = {});
 
-    const plan::Plan& plan() const { return precision_->plan(); }
+    // Mean loss of the step, before optimizer.step(). Without it the spike guard sees gradient
+    // norms alone and the loss adjustment nothing.
+    void note_loss(double loss) { loss_ = loss; }
+
+    const plan::Plan& plan() const { return precision_->plan(); }  // in force
+    const plan::Plan& planned() const { return planned_; }  // before the guards raise anything
+    // Puts a plan in force from which the run starts; with `keep` load_state() leaves it there.
+    // Error kUsage as Precision::set_plan.
+    void start_with(const plan::Plan& plan, bool keep = false);
     double fp4_share() const;
     nn::Precision& precision() { return *precision_; }
     std::shared_ptr<nn::Precision> shared_precision() { return precision_; }
@@ -120,23 +135,38 @@ public:
     void on_plan(std::function<void(const SnipEvent&)> listener) {
         listener_ = std::move(listener);
     }
+    void on_control(std::function<void(const ControlEvent&)> listener) {
+        control_listener_ = std::move(listener);
+    }
 
-    // Everything a resume needs: plan in force, plan in flight (waits for the solver), counters.
+    // Everything a resume needs: plan in force, plan in flight (waits for the solver), guards,
+    // counters.
     nlohmann::json state();
     void load_state(const nlohmann::json& state);  // Error kData
+
+    // A spike asks for the last state before it. The caller restores weights and optimizer from
+    // a checkpoint and hands over the state() saved with it; or declines. The promotion that the
+    // spike caused stays, and until it ends no other spike asks again.
+    bool wants_roll_back() const { return control_.spike.wants_roll_back(); }
+    void roll_back(const nlohmann::json& state);  // Error kData
+    void decline_roll_back(const std::string& reason);
 
 private:
     struct InFlight {
         std::int64_t swap_step = 0;
         SnipEvent event;
-        std::future<plan::PlanResult>
-            solve;  // not valid when `event.result` already holds the plan
+        std::future<snip::ReplanResult>
+            solve;                   // not valid when `event.result` already holds the plan
+        std::vector<double> damage;  // see ReplanResult
     };
 
     void end_step(const optim::StepResult& result);
     // Swaps a due plan in, switches the sink on or off.
     void begin_step(std::int64_t step, std::int64_t iteration);
     void finish_solve(InFlight& in_flight);  // waits, and counts how long
+    void swap_in(InFlight in_flight);
+    void enforce();  // puts in force what the controls make of the plan
+    void tell(const std::vector<ControlEvent>& events);
 
     optim::Optimizer& optimizer_;
     SnipOptions options_;
@@ -144,12 +174,20 @@ private:
     std::shared_ptr<nn::Precision> precision_;
     std::vector<at::Tensor> weights_;
     snip::StatisticsSink sink_;
+    snip::GradientNoiseSink noise_sink_;  // passes on to sink_; listens when the noise guard is on
+    snip::Control control_;
+    plan::Plan planned_;
+    bool keep_planned_ = false;               // load_state() leaves it as it is
+    std::vector<double> damage_;              // of planned_, per layer; empty: not known
+    std::vector<snip::GradientNoise> noise_;  // measured in this step
+    std::optional<double> loss_;              // of this step
     bool sink_active_ = false;
     std::int64_t step_ = 0;       // applied steps: the position in the schedule
     std::int64_t iteration_ = 0;  // with the skipped ones: the noise address
     plan::ModelStatistics statistics_;
     std::optional<InFlight> in_flight_;
     std::function<void(const SnipEvent&)> listener_;
+    std::function<void(const ControlEvent&)> control_listener_;
     std::shared_ptr<SNIP*> self_;  // cleared on destruction, so that the hook is harmless
 };
 

@@ -129,6 +129,7 @@ struct Job {
           optimizer((nn::initialize(*model, 1), optim::parameters_of(*model)), {.lr = 1e-3}),
           snip(model, optimizer,
                {.update_interval = 3,
+                .hysteresis = 0,
                 .swap_delay = 2,
                 .recipes = {"fp8", "mxfp4"},
                 .keep_high = {"lm_head"},
@@ -235,6 +236,61 @@ TEST(SlowSolver, ChangesNeitherTheStepOfThePlanNorABit) {
         EXPECT_GT(b.wait_seconds, 0.1);
         EXPECT_LE(b.wait_seconds, b.solve_seconds + 0.1);
     }
+}
+
+// Saved in the middle of a solve: the swap comes at the same step with the same plan, whoever was
+// slow.
+TEST(SlowSolver, ASolveThatWasInFlightResumesToTheSameSwap) {
+    at::set_num_threads(1);
+    const auto slow = [](const plan::LayerTable& table, const plan::ModelStatistics& statistics,
+                         const plan::PlannerOptions& options) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        return plan::make_plan(table, statistics, options);
+    };
+    Job straight, first(slow), second(slow);
+    for (std::int64_t step = 0; step < 4; ++step) {  // measured in 0 and 3; in flight until 5
+        straight.step(step);
+        first.step(step);
+    }
+    const nlohmann::json saved = nlohmann::json::parse(first.snip.state().dump());
+    ASSERT_TRUE(saved.contains("in_flight"));
+    const auto from = first.model->parameters(), to = second.model->parameters();
+    {
+        at::NoGradGuard no_grad;
+        for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+    }
+    second.optimizer.load_state(first.optimizer.state_tensors(), first.optimizer.state_numbers());
+    second.snip.load_state(saved);
+    for (std::int64_t step = 4; step < 9; ++step) {
+        straight.step(step);
+        second.step(step);
+        ASSERT_TRUE(straight.state() == second.state()) << "after step " << step;
+    }
+    ASSERT_EQ(second.events.size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(second.events[i].measured_at, straight.events[i + 1].measured_at);
+        EXPECT_EQ(second.events[i].effective_at, straight.events[i + 1].effective_at);
+        EXPECT_EQ(second.events[i].result.plan, straight.events[i + 1].result.plan);
+    }
+}
+
+TEST(Divergence, OfAMeasuringStepNamesLayerTensorAndStep) {
+    at::set_num_threads(1);
+    Job job;
+    for (std::int64_t step = 0; step < 3; ++step) job.step(step);
+    {
+        at::NoGradGuard no_grad;
+        for (auto& p : job.model->named_parameters()) {
+            if (p.key() == "model.layers.0.mlp.up_proj.weight") {
+                p.value().view(-1)[0] = std::numeric_limits<float>::quiet_NaN();
+            }
+        }
+    }
+    const std::string message = error_of(ErrorCode::kDiverged, [&] { job.step(3); });
+    EXPECT_NE(message.find("step 3: the loss of a measuring step is nan"), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("the weight W of 'model.layers.0.mlp.up_proj'"), std::string::npos)
+        << message;
 }
 
 TEST(Divergence, EndsTheRunAndKeepsTheCheckpoints) {
