@@ -53,6 +53,8 @@ void Console::on_start(const train::RunStart& s) {
                               count_text(static_cast<double>(s.validation_tokens)), s.tokenizer));
     block("Optimizer", fmt::format("{}, {}", s.optimizer, s.schedule));
     block("Precision", s.precision);
+    if (!s.control.empty()) block("", "guarded: " + s.control);
+    for (const std::string& line : s.rules) block("", "fixed: " + line);
     for (const std::string& line : s.kernels) block("", line);
     block("Memory", fmt::format("weights {}, gradients {}, optimizer {}, packed weights {}",
                                 bytes_text(s.weight_bytes), bytes_text(s.gradient_bytes),
@@ -89,7 +91,9 @@ void Console::on_plan(const SnipEvent& e, const plan::LayerTable& table) {
     for (const std::string& note : e.result.notes)
         print(fmt::format("plan  {:>6} | {}\n", e.effective_at, note));
     if (!e.applied) {
-        print(fmt::format("plan  {:>6} | no new plan; the previous one stays\n", e.effective_at));
+        if (!e.kept)
+            print(
+                fmt::format("plan  {:>6} | no new plan; the previous one stays\n", e.effective_at));
         return;
     }
     print(fmt::format(
@@ -101,6 +105,10 @@ void Console::on_plan(const SnipEvent& e, const plan::LayerTable& table) {
         100.0 * e.result.reached, 100.0 * e.result.target, e.result.predicted_loss,
         e.result.predicted_weight, e.measured_at, e.probe_passes,
         e.statistics_seconds + e.probe_seconds + e.wait_seconds, e.solve_seconds));
+}
+
+void Console::on_control(const ControlEvent& e) {
+    print(fmt::format("guard {:>6} | {}: {}: {}\n", e.step, e.control, e.action, e.reason));
 }
 
 void Console::on_checkpoint(std::int64_t step, const std::string& dir) {
@@ -117,15 +125,17 @@ void Console::on_end(const train::RunEnd& e) {
         bytes_text(e.planned_peak_bytes)));
     for (const std::string& line : e.kernels) block("", "ran " + line);
     if (e.plans > 0) {
-        const double plain = e.train_seconds - e.overhead_seconds();
         print(fmt::format(
-            "SNIP: {} plans, {} slot changes, overhead {:.2f} s = {:.1f}% of the training time "
-            "(statistics {:.2f} s, probes {:.2f} s, waiting for the solver {:.2f} s); the solver "
-            "ran "
-            "{:.2f} s beside the training\n",
-            e.plans, e.changed_slots, e.overhead_seconds(),
-            100.0 * e.overhead_seconds() / std::max(1e-9, plain), e.statistics_seconds,
-            e.probe_seconds, e.wait_seconds, e.solve_seconds));
+            "SNIP: {} plans, {} slot changes, {} other decisions; overhead {:.2f} s = {:.1f}% of "
+            "the training time (statistics {:.2f} s, probes {:.2f} s, waiting for the solver "
+            "{:.2f} "
+            "s); the solver ran {:.2f} s beside the training\n"
+            "      with a plan every 500 steps that would be {:.2f}% (statistics and probes "
+            "{:.2f}%)\n",
+            e.plans, e.changed_slots, e.decisions, e.overhead_seconds(),
+            100.0 * e.share(e.overhead_seconds()), e.statistics_seconds, e.probe_seconds,
+            e.wait_seconds, e.solve_seconds, 100.0 * e.share_at(e.overhead_seconds(), 500),
+            100.0 * e.share_at(e.statistics_seconds + e.probe_seconds, 500)));
     }
 }
 

@@ -19,6 +19,7 @@ public:
     void on_step(const train::StepRecord& record) override;
     void on_eval(const train::EvalRecord& record) override;
     void on_plan(const SnipEvent& event, const plan::LayerTable& table) override;
+    void on_control(const ControlEvent& event) override;
     void on_checkpoint(std::int64_t step, const std::string& dir) override;
     void on_message(const std::string& message) override;
     void on_end(const train::RunEnd& end) override;

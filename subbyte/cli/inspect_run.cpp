@@ -79,19 +79,40 @@ std::string changes_text(const train::RunView& run) {
         rows[1].push_back(change.applied ? fmt::to_string(change.changed_slots) : "-");
         rows[2].push_back(change.applied ? fmt::format("{:.0f}%", 100 * change.reached) : "-");
     }
-    return text + table_text(rows);
+    text += table_text(rows);
+    std::vector<std::string> kept;
+    for (const train::RunView::PlanChange& change : run.plans) {
+        if (change.applied) continue;
+        for (const std::string& note : change.notes)
+            kept.push_back(fmt::format("step {}: {}\n", change.step, note));
+    }
+    for (const std::size_t i : spread(kept.size(), 5)) text += kept[i];
+    return text;
+}
+
+std::string decisions_text(const train::RunView& run) {
+    std::string text;
+    for (const std::size_t i : spread(run.decisions.size(), 20)) {
+        const train::RunView::Decision& d = run.decisions[i];
+        text += fmt::format("step {}: {}: {}: {}\n", d.step, d.control, d.action, d.reason);
+    }
+    return fmt::format("{} decisions\n{}", run.decisions.size(), text);
 }
 
 std::string overhead_text(const train::RunView& run) {
     const train::PlanningCost& cost = run.planning;
     if (cost.updates == 0) return "none\n";
     return fmt::format(
-        "{:.2f}% of the training time with a plan every {} steps ({} plans, {:.2f} s of {})\n"
-        "{:.2f}% with a plan every 500 steps ({:.3f} s per plan, {:.3f} s per step)\n"
+        "{:.2f}% of the training time with a plan every {} steps ({} plans, {:.2f} s of {}), "
+        "statistics and probes {:.2f}%\n"
+        "{:.2f}% with a plan every 500 steps ({:.3f} s per plan, {:.3f} s per step), statistics "
+        "and "
+        "probes {:.2f}%\n"
         "the solver ran {:.2f} s beside the training\n",
         100 * cost.share_of_training, cost.interval > 0 ? fmt::to_string(cost.interval) : "?",
-        cost.updates, cost.seconds, duration_text(run.train_seconds), 100 * cost.share_at_500,
-        cost.seconds / cost.updates, run.median_step_seconds.value_or(0), cost.solve_seconds);
+        cost.updates, cost.seconds, duration_text(run.train_seconds), 100 * cost.statistics_share,
+        100 * cost.share_at_500, cost.seconds / cost.updates, run.median_step_seconds.value_or(0),
+        100 * cost.statistics_share_at_500, cost.solve_seconds);
 }
 
 std::string number_text(const train::ComparedNumber& number, const std::optional<double>& value) {
@@ -120,6 +141,7 @@ void show(const train::RunView& run) {
     print("\nValidation loss\n" + evaluations_text(run));
     print("\nPlan in force\n" + plan_text(run));
     print("\nHow often it changed\n" + changes_text(run));
+    if (!run.decisions.empty()) print("\nGuards and adjustments\n" + decisions_text(run));
     print("\nSNIP overhead\n" + overhead_text(run));
     print(fmt::format("\nFiles\n{}\n", fmt::join(run.files, ", ")));
 }

@@ -85,22 +85,37 @@ struct Config {
     };
 
     struct Snip {
-        std::string method = "snip", efficiency = "fp4-share";
+        std::string method = "snip", efficiency = "fp4-share", schedule = "constant";
         std::string estimator = "norm-only", probes = "block";
         double target = 0.3, target_increment = 0.0, max_target = 0.8, freeze_fraction = 0.1;
         std::int64_t increment_every = 5000, update_interval = 100, swap_delay = 0;
         StepCount warmup_steps = StepCount::share(5);
         std::vector<std::string> options{"fp8", "fp4"};
         double loss_weight = 1.0, weight_weight = 2.0, probe_scale = 0.05, solve_seconds = 10.0;
+        double damage_bound = 0.01, hysteresis = 0.05;
         bool squared = false;
         friend bool operator==(const Snip&, const Snip&) = default;
     };
 
+    // Guards and adjustments beside the planner, see ControlOptions. All off.
+    struct Control {
+        double noise_ratio = 0, noise_decay = 0.5;
+        double spike_sigma = 0, spike_share = 1;
+        std::int64_t spike_hold = 100;
+        bool spike_roll_back = false;
+        double adjust_step = 0, adjust_progress = 0.005, adjust_range = 0.3;
+        std::int64_t adjust_window = 100;
+        StepCount ramp_steps, tail_steps;
+        std::string tail_recipe = "bf16";
+        friend bool operator==(const Control&, const Control&) = default;
+    };
+
     struct Precision {
         std::string recipe = "bf16", head = "bf16", plan;
-        bool require_native = false;
+        bool freeze_plan = false, require_native = false;
         std::vector<Rule> rules;
         Snip snip;
+        Control control;
         friend bool operator==(const Precision&, const Precision&) = default;
     } precision;
 

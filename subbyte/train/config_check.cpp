@@ -142,10 +142,61 @@ void check_rules(const Config& config, Checker& checker) {
     }
 }
 
+void check_control(const Config& config, Checker& checker) {
+    const Config::Precision& precision = config.precision;
+    const Config::Control& control = precision.control;
+    const Config::Snip& snip = precision.snip;
+    const std::int64_t steps = config.train.steps;
+    const std::pair<const char*, bool> switches[] = {
+        {"precision.control.noise_ratio", control.noise_ratio > 0},
+        {"precision.control.spike_sigma", control.spike_sigma > 0},
+        {"precision.control.adjust_step", control.adjust_step > 0},
+        {"precision.control.ramp_steps", control.ramp_steps.of(steps) > 0},
+        {"precision.control.tail_steps", control.tail_steps.of(steps) > 0}};
+    for (const auto& [path, on] : switches) {
+        checker.require(
+            !on || precision.recipe == "snip", {path, "precision.recipe"},
+            fmt::format("{} has no effect with precision.recipe = \"{}\"", path, precision.recipe),
+            "set precision.recipe = \"snip\" (with precision.plan and freeze_plan for "
+            "a plan that stays)");
+    }
+    if (precision.recipe != "snip") return;
+    checker.require(!control.spike_roll_back || control.spike_sigma > 0,
+                    {"precision.control.spike_roll_back", "precision.control.spike_sigma"},
+                    "precision.control.spike_roll_back needs spike_sigma, which is 0",
+                    "for example spike_sigma = 6");
+    checker.require(!control.spike_roll_back || config.checkpoint.every > 0,
+                    {"precision.control.spike_roll_back", "checkpoint.every"},
+                    "precision.control.spike_roll_back has nothing to go back to: "
+                    "checkpoint.every is 0",
+                    "for example checkpoint.every = 500");
+    checker.require(control.adjust_step == 0 || snip.schedule != "quality-held",
+                    {"precision.control.adjust_step", "precision.snip.schedule"},
+                    "precision.control.adjust_step moves a target, and schedule = "
+                    "\"quality-held\" has none",
+                    "use one of the two");
+    const std::int64_t ramp = control.ramp_steps.of(steps), tail = control.tail_steps.of(steps);
+    checker.require(
+        ramp <= steps, {"precision.control.ramp_steps", "train.steps"},
+        fmt::format("precision.control.ramp_steps {} is more than train.steps {}", ramp, steps),
+        "shorten it or write it as a share, e.g. \"5%\"");
+    checker.require(
+        tail <= steps, {"precision.control.tail_steps", "train.steps"},
+        fmt::format("precision.control.tail_steps {} is more than train.steps {}", tail, steps),
+        "shorten it or write it as a share, e.g. \"5%\"");
+}
+
 void check_precision(const Config& config, Checker& checker) {
     const Config::Precision& precision = config.precision;
+    check_control(config, checker);
     if (precision.recipe != "snip") return;
     const Config::Snip& snip = precision.snip;
+    checker.require(snip.target_increment == 0 || snip.schedule == "article",
+                    {"precision.snip.target_increment", "precision.snip.schedule"},
+                    fmt::format("precision.snip.target_increment {} has no effect with schedule = "
+                                "\"{}\"",
+                                snip.target_increment, snip.schedule),
+                    "set schedule = \"article\", or target_increment = 0");
     checker.require(snip.swap_delay <= snip.update_interval,
                     {"precision.snip.swap_delay", "precision.snip.update_interval"},
                     fmt::format("precision.snip.swap_delay {} is longer than update_interval {}",

@@ -52,6 +52,19 @@ std::string joined(std::string_view section, std::string_view name) {
     return section.empty() ? std::string(name) : fmt::format("{}.{}", section, name);
 }
 
+// Defaults of [precision] that depend on other keys. Written out in config.resolved.toml, they are
+// explicit there.
+void derive_precision_defaults(LoadedConfig& loaded) {
+    Config::Precision& precision = loaded.config.precision;
+    const auto given = [&](std::string_view path) { return loaded.origins.contains(path); };
+    if (!given("precision.freeze_plan")) precision.freeze_plan = !precision.plan.empty();
+    Config::Snip& snip = precision.snip;
+    if (!given("precision.snip.schedule") && snip.target_increment > 0) snip.schedule = "article";
+    if (snip.schedule != "article" || !given("precision.snip.schedule")) return;
+    if (!given("precision.snip.target_increment")) snip.target_increment = 0.1;
+    if (!given("precision.snip.warmup_steps")) snip.warmup_steps = {1000, -1};
+}
+
 class Reader {
 public:
     void read(const Source& source);
@@ -217,8 +230,9 @@ void Reader::read_rules(const toml::node& node, const Place& place) {
             place.at(item.source().begin);
         for (const auto& [name, value] : *item.as_table()) {
             const auto keys = rule_keys();
+            const std::string_view written = name.str() == "layers" ? "match" : name.str();
             const auto key = std::find_if(keys.begin(), keys.end(),
-                                          [&](const auto& k) { return k.path == name.str(); });
+                                          [&](const auto& k) { return k.path == written; });
             if (key == keys.end()) {
                 std::vector<std::string> names;
                 for (const auto& k : keys) names.emplace_back(k.path);
@@ -306,6 +320,7 @@ LoadedConfig Reader::finish(const std::vector<std::string>& sets) {
     if (!loaded_.origins.contains("optim.grad_clip")) {
         config.optim.grad_clip = default_grad_clip(config.optim.name);
     }
+    derive_precision_defaults(loaded_);
     if (complete_) {
         for (Mistake& wrong : check_config(loaded_, unusable_)) {
             mistakes_.push_back(std::move(wrong));

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <algorithm>
+
 #include "subbyte/core/error.h"
 #include "subbyte/core/nearest.h"
 #include "subbyte/plan/slot.h"
@@ -61,6 +63,46 @@ std::map<std::string, std::array<std::string, 3>> fixed_layers(const Config::Pre
             layer.name, std::array<std::string, 3>{precision.head, precision.head, precision.head});
     }
     return fixed;
+}
+
+std::vector<std::string> rule_lines(const Config::Precision& precision,
+                                    const plan::LayerTable& table) {
+    const auto fixed = fixed_layers(precision, table);
+    // What is said of a layer, and of which blocks; in the order of the table.
+    std::vector<std::pair<std::string, std::string>> keys;
+    std::vector<std::vector<int>> places;
+    for (const plan::LayerInfo& layer : table) {
+        const auto found = fixed.find(layer.name);
+        if (found == fixed.end()) continue;
+        const auto& [fprop, dgrad, wgrad] = found->second;
+        const std::string recipes =
+            fprop == dgrad && fprop == wgrad
+                ? fprop
+                : fmt::format("fprop {}, dgrad {}, wgrad {}", fprop, dgrad, wgrad);
+        const std::pair key(layer.block < 0 ? layer.name : layer.type, recipes);
+        auto at = std::find(keys.begin(), keys.end(), key);
+        if (at == keys.end()) at = keys.insert(at, key);
+        places.resize(keys.size());
+        places[static_cast<std::size_t>(at - keys.begin())].push_back(layer.block);
+    }
+    std::vector<std::string> lines;
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+        const std::vector<int>& blocks = places[k];
+        std::string where;
+        for (std::size_t begin = 0; begin < blocks.size() && blocks[begin] >= 0;) {
+            std::size_t end = begin + 1;
+            while (end < blocks.size() && blocks[end] == blocks[end - 1] + 1) ++end;
+            where += where.empty() ? "" : ", ";
+            where += end == begin + 1 ? fmt::to_string(blocks[begin])
+                                      : fmt::format("{}-{}", blocks[begin], blocks[end - 1]);
+            begin = end;
+        }
+        lines.push_back(fmt::format(
+            "{}{}: {}", keys[k].first,
+            where.empty() ? "" : (blocks.size() == 1 ? " of block " : " of blocks ") + where,
+            keys[k].second));
+    }
+    return lines;
 }
 
 }  // namespace subbyte::train

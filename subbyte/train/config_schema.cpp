@@ -8,6 +8,7 @@
 #include "subbyte/ops/noise_role.h"
 #include "subbyte/plan/planner.h"
 #include "subbyte/plan/recipe.h"
+#include "subbyte/plan/schedule.h"
 
 namespace subbyte::train {
 namespace {
@@ -21,6 +22,9 @@ Limits within(double min, double max) {
 }
 Limits within_below(double min, double max) {
     return {.min = min, .max = max, .has_min = true, .has_max = true, .max_excluded = true};
+}
+Limits within_above(double min, double max) {
+    return {.min = min, .max = max, .has_min = true, .has_max = true, .min_excluded = true};
 }
 Limits one_of(Names (*choices)()) { return {.choices = choices}; }
 Limits one_of_or(Names (*choices)(), std::string_view or_else) {
@@ -130,19 +134,34 @@ const std::vector<Key<Config>>& keys() {
         KEY(precision.recipe, one_of(recipes_and_snip),
             "recipe of every block linear, or \"snip\""),
         KEY(precision.head, one_of(plan::recipe_names), "recipe of the output head"),
-        KEY(precision.plan, {}, "plan (JSON) to train with; empty: none"),
+        KEY(precision.plan, {},
+            "plan to train with: a plan file, a checkpoint, or the folder of a run; empty: none"),
+        KEY(precision.freeze_plan, {},
+            "no new plans: that of precision.plan (or of the checkpoint) stays. Default: true with "
+            "precision.plan, else false"),
         KEY(precision.require_native, {}, "refuse to run what this machine can only emulate"),
         KEY(precision.snip.method, one_of(plan::planner_methods), "how a plan is made"),
+        KEY(precision.snip.schedule, one_of(plan::schedule_names),
+            "target over time: constant; article: 1000 steps of BF16, 0.3, 0.1 more every 5000 "
+            "steps up to 0.8, frozen in the last 10 % (each by its own key); quality-held: the "
+            "largest up to max_target under damage_bound. Default: article when target_increment "
+            "is given"),
         KEY(precision.snip.target, within(0, 1), "least efficiency of the first plan"),
         KEY(precision.snip.efficiency, one_of(plan::efficiency_names),
             "what the target is a share of: FLOPs in FP4, or BF16 time saved on ideal hardware "
             "(8 bit 1/2, 4 bit 3/4)"),
-        KEY(precision.snip.target_increment, within(0, 1), "added to the target at each increment"),
+        KEY(precision.snip.target_increment, within(0, 1),
+            "article: added to the target at each increment; 0.1 when schedule = \"article\""),
         KEY(precision.snip.increment_every, at_least(1), "steps between increments of the target"),
         KEY(precision.snip.max_target, within(0, 1), "the target never exceeds it"),
+        KEY(precision.snip.damage_bound, at_least(0),
+            "quality-held: most predicted loss divergence, as a share of the loss"),
+        KEY(precision.snip.hysteresis, within_below(0, 1),
+            "a new plan replaces one that still reaches the target only when it is predicted to "
+            "cost this much less; 0: always"),
         KEY(precision.snip.update_interval, at_least(1), "steps between measurements"),
         KEY(precision.snip.warmup_steps, at_least(0),
-            "steps before the first measurement, or \"5%\""),
+            "steps before the first measurement, or \"5%\"; 1000 when schedule = \"article\""),
         KEY(precision.snip.freeze_fraction, within(0, 1), "share at the end without new plans"),
         KEY(precision.snip.swap_delay, at_least(0),
             "steps from a measurement to its plan; 0: 5, or update_interval when that is shorter"),
@@ -158,6 +177,36 @@ const std::vector<Key<Config>>& keys() {
         KEY(precision.snip.squared, {}, "sum the squared divergences"),
         KEY(precision.snip.solve_seconds, above(0), "time limit of the solver"),
 
+        KEY(precision.control.noise_ratio, at_least(0),
+            "noise guard: raise the wgrad of layers whose |g| / |g_q - g| falls below it; 1.732 is "
+            "the published bound; 0: off. Costs a GEMM per layer in measuring steps"),
+        KEY(precision.control.noise_decay, within_below(0, 1),
+            "noise guard: weight of earlier measurements in the running mean"),
+        KEY(precision.control.spike_sigma, at_least(0),
+            "spike guard: higher precision when loss or gradient norm lies so many deviations "
+            "above its running mean; 0: off"),
+        KEY(precision.control.spike_hold, at_least(1), "spike guard: for so many steps"),
+        KEY(precision.control.spike_share, within_above(0, 1),
+            "spike guard: for this share of the quantised FLOPs, most damaging layers first"),
+        KEY(precision.control.spike_roll_back, {},
+            "spike guard: go back to the last checkpoint of checkpoint.every as well"),
+        KEY(precision.control.adjust_step, within(0, 1),
+            "loss adjustment: move the target by so much, down when the loss stops falling, up "
+            "while it falls; 0: off"),
+        KEY(precision.control.adjust_window, at_least(1),
+            "loss adjustment: steps whose mean loss is compared with that of the steps before"),
+        KEY(precision.control.adjust_progress, within_below(0, 1),
+            "loss adjustment: relative fall from window to window that is enough"),
+        KEY(precision.control.adjust_range, within(0, 1),
+            "loss adjustment: the target stays this close to its schedule"),
+        KEY(precision.control.ramp_steps, at_least(0),
+            "progressive warm-up: after snip.warmup_steps the share of the layers that follow the "
+            "plan grows for so many steps, or \"5%\"; 0: off"),
+        KEY(precision.control.tail_steps, at_least(0),
+            "forward pass in high precision in the last so many steps, or \"5%\"; 0: off"),
+        KEY(precision.control.tail_recipe, one_of(plan::recipe_names),
+            "least precise recipe of fprop in these steps"),
+
         KEY(checkpoint.every, at_least(0), "steps between checkpoints; 0: only at the end"),
         KEY(checkpoint.keep, at_least(1), "newest checkpoints that are kept"),
         KEY(checkpoint.keep_every, at_least(0),
@@ -171,7 +220,9 @@ const std::vector<Key<Config>>& keys() {
 
 const std::vector<Key<Config::Rule>>& rules() {
     static const std::vector<Key<Config::Rule>> table{
-        RULE_KEY(match, {}, "layers by name, e.g. \"model.layers.0.*\"; the last match wins"),
+        RULE_KEY(match, {},
+                 "layers by name, e.g. \"model.layers.0.*\"; the last match wins. May be written "
+                 "`layers`"),
         RULE_KEY(recipe, one_of(plan::recipe_names), "their recipe; the planner leaves them alone"),
         RULE_KEY(slot, one_of(slots), "only this GEMM; empty: all three"),
     };

@@ -68,8 +68,8 @@ std::string limits_text(const Limits& limits) {
         return text;
     }
     if (limits.has_min && limits.has_max) {
-        return fmt::format("{} .. {}{}", limits.min, limits.max,
-                           limits.max_excluded ? " (excluded)" : "");
+        return fmt::format("{}{} .. {}{}", limits.min, limits.min_excluded ? " (excluded)" : "",
+                           limits.max, limits.max_excluded ? " (excluded)" : "");
     }
     if (limits.has_min) return fmt::format("{} {}", limits.min_excluded ? ">" : ">=", limits.min);
     return std::string(limits.or_else);

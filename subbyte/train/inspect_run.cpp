@@ -54,10 +54,12 @@ void take_plan(const json& record, RunView& run) {
                          .changed_slots = record.at("changed_slots").get<int>(),
                          .target = finite(record, "target").value_or(0),
                          .reached = finite(record, "reached").value_or(0),
-                         .efficiency = record.value("efficiency", "fp4-share")});
-    for (const char* part : {"statistics_seconds", "probe_seconds", "wait_seconds"}) {
-        run.planning.seconds += finite(record, part).value_or(0);
-    }
+                         .efficiency = record.value("efficiency", "fp4-share"),
+                         .notes = record.value("notes", std::vector<std::string>{})});
+    const double measuring = finite(record, "statistics_seconds").value_or(0) +
+                             finite(record, "probe_seconds").value_or(0);
+    run.planning.statistics_seconds += measuring;
+    run.planning.seconds += measuring + finite(record, "wait_seconds").value_or(0);
     run.planning.solve_seconds += finite(record, "solve_seconds").value_or(0);
     ++run.planning.updates;
 }
@@ -78,6 +80,10 @@ void take_record(const json& record, Steps& steps, RunView& run) {
         run.evaluations.push_back({record.at("step").get<std::int64_t>(), finite(record, "loss")});
     } else if (type == "plan") {
         take_plan(record, run);
+    } else if (type == "control") {
+        run.decisions.push_back(
+            {record.at("step").get<std::int64_t>(), record.at("control").get<std::string>(),
+             record.at("action").get<std::string>(), record.at("reason").get<std::string>()});
     } else if (type == "end") {
         run.state = record.at("interrupted").get<bool>() ? "interrupted" : "finished";
         if (const auto peak = finite(record, "peak_memory_bytes")) {
@@ -217,10 +223,14 @@ RunView read_run(const std::string& dir) {
     run.tokens_per_second = median(steps.tokens_per_second);
     PlanningCost& planning = run.planning;
     const double plain = run.train_seconds - planning.seconds;
-    if (planning.updates > 0 && plain > 0) planning.share_of_training = planning.seconds / plain;
+    if (planning.updates > 0 && plain > 0) {
+        planning.share_of_training = planning.seconds / plain;
+        planning.statistics_share = planning.statistics_seconds / plain;
+    }
     if (planning.updates > 0 && run.median_step_seconds.value_or(0) > 0) {
-        planning.share_at_500 =
-            planning.seconds / planning.updates / (500 * *run.median_step_seconds);
+        const double period = planning.updates * 500 * *run.median_step_seconds;
+        planning.share_at_500 = planning.seconds / period;
+        planning.statistics_share_at_500 = planning.statistics_seconds / period;
     }
     run.files = list_files(folder);
     return run;
@@ -267,14 +277,22 @@ nlohmann::ordered_json to_json(const RunView& run) {
                                    {"changed_slots", p.changed_slots},
                                    {"efficiency", p.efficiency},
                                    {"target", p.target},
-                                   {"reached", p.reached}});
+                                   {"reached", p.reached},
+                                   {"notes", p.notes}});
+    }
+    result["decisions"] = nlohmann::ordered_json::array();
+    for (const RunView::Decision& d : run.decisions) {
+        result["decisions"].push_back(
+            {{"step", d.step}, {"control", d.control}, {"action", d.action}, {"reason", d.reason}});
     }
     result["planning"] = {{"updates", run.planning.updates},
                           {"interval", run.planning.interval},
                           {"seconds", run.planning.seconds},
                           {"solve_seconds", run.planning.solve_seconds},
                           {"share_of_training", run.planning.share_of_training},
-                          {"share_at_500", run.planning.share_at_500}};
+                          {"share_at_500", run.planning.share_at_500},
+                          {"statistics_share", run.planning.statistics_share},
+                          {"statistics_share_at_500", run.planning.statistics_share_at_500}};
     result["plan"] = plan::to_json(run.plan);
     result["files"] = run.files;
     result["notices"] = run.notices;

@@ -15,12 +15,14 @@ namespace subbyte::train {
 
 // What re-planning cost, as the run itself measured it.
 struct PlanningCost {
-    int updates = 0;               // plans that were made
-    std::int64_t interval = 0;     // steps between measurements; 0: not known
-    double seconds = 0;            // of training: statistics, probes, waiting for the solver
-    double solve_seconds = 0;      // of the solver, which runs beside the training
-    double share_of_training = 0;  // seconds / training time without them
-    double share_at_500 = 0;       // seconds per update / (500 * median step time)
+    int updates = 0;                // plans that were made
+    std::int64_t interval = 0;      // steps between measurements; 0: not known
+    double seconds = 0;             // of training: statistics, probes, waiting for the solver
+    double statistics_seconds = 0;  // of these: statistics and probes
+    double solve_seconds = 0;       // of the solver, which runs beside the training
+    double share_of_training = 0;   // seconds / training time without them
+    double share_at_500 = 0;        // seconds per update / (500 * median step time)
+    double statistics_share = 0, statistics_share_at_500 = 0;  // the same of statistics_seconds
 };
 
 // One run as its folder tells it. Numbers the folder does not hold are empty.
@@ -34,7 +36,12 @@ struct RunView {
         bool applied = false;
         int changed_slots = 0;
         double target = 0, reached = 0;
-        std::string efficiency;  // what target and reached are shares of
+        std::string efficiency;          // what target and reached are shares of
+        std::vector<std::string> notes;  // why it was kept out, relaxed ...
+    };
+    struct Decision {  // of a guard or an adjustment, see ControlEvent
+        std::int64_t step = 0;
+        std::string control, action, reason;
     };
 
     std::string dir, model, precision, optimizer;
@@ -45,6 +52,7 @@ struct RunView {
     std::optional<double> loss;  // of the last step
     std::vector<Evaluation> evaluations;
     std::vector<PlanChange> plans;
+    std::vector<Decision> decisions;
     std::optional<double> median_step_seconds, tokens_per_second;  // median of the applied steps
     std::optional<double> peak_memory_bytes, fp4_share, bits;      // the latter two: last step
     double train_seconds = 0;                                      // sum over the steps in force

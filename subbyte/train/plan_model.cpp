@@ -10,10 +10,10 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/data/tokenizer.h"
-#include "subbyte/io/json_file.h"
 #include "subbyte/train/config_model.h"
 #include "subbyte/train/config_rules.h"
 #include "subbyte/train/model_folder.h"
+#include "subbyte/train/plan_file.h"
 
 namespace subbyte::train {
 namespace {
@@ -43,7 +43,7 @@ plan::PlanResult make_result(const Config& config, const plan::LayerTable& table
     const Config::Precision& precision = config.precision;
     plan::PlanResult result;
     if (!precision.plan.empty()) {
-        result.plan = plan::plan_from_json(io::read_json(precision.plan), &table);
+        result.plan = load_plan(precision.plan, table);
         result.reached = plan::fp4_share(result.plan, table);
         result.target = result.reached;
         notes.push_back(fmt::format("the plan is that of {}", precision.plan));

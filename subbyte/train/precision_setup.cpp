@@ -6,20 +6,47 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "subbyte/core/error.h"
-#include "subbyte/io/json_file.h"
 #include "subbyte/nn/attach.h"
 #include "subbyte/train/config_rules.h"
 #include "subbyte/train/gemm_support.h"
+#include "subbyte/train/plan_file.h"
 
 namespace subbyte::train {
+
+namespace {
+
+ControlOptions control_options(const Config& config) {
+    const Config::Control& c = config.precision.control;
+    ControlOptions options;
+    options.noise_ratio = c.noise_ratio;
+    options.noise_decay = c.noise_decay;
+    options.spike = {.sigma = c.spike_sigma,
+                     .hold = c.spike_hold,
+                     .share = c.spike_share,
+                     .roll_back = c.spike_roll_back};
+    options.adjust = {.step = c.adjust_step,
+                      .window = c.adjust_window,
+                      .progress = c.adjust_progress,
+                      .range = c.adjust_range};
+    options.ramp_steps = c.ramp_steps.of(config.train.steps);
+    options.tail_steps = c.tail_steps.of(config.train.steps);
+    options.tail_recipe = c.tail_recipe;
+    return options;
+}
+
+}  // namespace
 
 SnipOptions snip_options(const Config& config) {
     const Config::Snip& s = config.precision.snip;
     SnipOptions options;
+    options.schedule = plan::schedule_from_name(s.schedule);
+    options.damage_bound = s.damage_bound;
+    options.hysteresis = s.hysteresis;
+    options.frozen = config.precision.freeze_plan;
+    options.control = control_options(config);
     options.initial_target = s.target;
     options.update_interval = s.update_interval;
     options.target_increment = s.target_increment;
@@ -69,9 +96,11 @@ void fix_layers(const Config::Precision& config, nn::Precision& precision) {
 
 std::vector<std::string> recipes_in_use(const Config& config, const nn::Precision& precision) {
     std::set<std::string> names;
-    if (config.precision.recipe == "snip" && config.precision.plan.empty()) {
-        names.insert(config.precision.snip.options.begin(), config.precision.snip.options.end());
+    if (config.precision.recipe == "snip") {
         names.insert("bf16");
+    }
+    if (config.precision.recipe == "snip" && !config.precision.freeze_plan) {
+        names.insert(config.precision.snip.options.begin(), config.precision.snip.options.end());
     }
     for (std::uint32_t i = 0; i < precision.table().size(); ++i) {
         const std::string& name = precision.recipe(i)->name;
@@ -102,11 +131,17 @@ std::vector<std::string> kernel_lines(const std::vector<std::string>& recipes) {
 PrecisionSetup set_up_precision(const Config& config, torch::nn::Module& model,
                                 optim::Optimizer& optimizer) {
     PrecisionSetup setup;
-    if (config.precision.recipe == "snip" && config.precision.plan.empty()) {
+    if (config.precision.recipe == "snip") {
         setup.snip = std::make_unique<SNIP>(model, optimizer, snip_options(config));
         setup.precision = setup.snip->shared_precision();
         fix_layers(config.precision, *setup.precision);
-        setup.precision->set_plan(plan::uniform_plan(setup.precision->table(), "bf16"));
+        const plan::LayerTable& table = setup.precision->table();
+        if (config.precision.plan.empty()) {
+            setup.snip->start_with(plan::uniform_plan(table, "bf16"));
+        } else {
+            setup.snip->start_with(load_plan(config.precision.plan, table),
+                                   config.precision.freeze_plan);
+        }
     } else {
         setup.precision = nn::attach_precision(model, {});
         setup.precision->seed = static_cast<std::uint64_t>(config.run.seed);
@@ -115,8 +150,7 @@ PrecisionSetup set_up_precision(const Config& config, torch::nn::Module& model,
             setup.precision->set_plan(
                 plan::uniform_plan(setup.precision->table(), config.precision.recipe));
         } else {
-            setup.precision->set_plan(plan::plan_from_json(io::read_json(config.precision.plan),
-                                                           &setup.precision->table()));
+            setup.precision->set_plan(load_plan(config.precision.plan, setup.precision->table()));
         }
     }
     if (config.precision.require_native) {

@@ -81,10 +81,19 @@ void RunFolder::open(const Config& config, std::int64_t first_step) {
     if (config.log.stats) {
         statistics_ = std::make_unique<io::JsonlWriter>(fs::path(dir_) / "stats.jsonl");
     }
-    if (first_step > 0) {
-        log_->resume(first_step);
-        if (statistics_) statistics_->resume(first_step);
-    }
+    if (first_step > 0) take_back_to(first_step);
+}
+
+void RunFolder::take_back_to(std::int64_t step) {
+    log_->resume(step);
+    if (statistics_) statistics_->resume(step);
+}
+
+std::optional<Resume> RunFolder::find_step(std::int64_t step) const {
+    const fs::path folder = io::checkpoint_folder(dir_, step);
+    if (!fs::is_directory(folder)) return std::nullopt;
+    io::verify_checkpoint(folder);
+    return read_resume(folder);
 }
 
 void RunFolder::log(const RunStart& start) { log_->write("run", record_of(start)); }
@@ -100,6 +109,8 @@ void RunFolder::log(const SnipEvent& event, const plan::LayerTable& table) {
     io::write_json(fs::path(dir_) / "plans" / fmt::format("step_{:08}.json", event.effective_at),
                    json);
 }
+
+void RunFolder::log(const ControlEvent& event) { log_->write("control", record_of(event)); }
 
 void RunFolder::log(const RunEnd& end, const plan::Plan& plan, const plan::LayerTable& table) {
     nlohmann::ordered_json json = record_of(end);

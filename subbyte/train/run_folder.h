@@ -63,9 +63,17 @@ public:
     void log(const StepRecord& record);
     void log(const EvalRecord& record);
     void log(const SnipEvent& event, const plan::LayerTable& table);  // and plans/step_*.json
+    void log(const ControlEvent& event);
     void log(const RunEnd& end, const plan::Plan& plan,
              const plan::LayerTable& table);                       // and summary.json
     void log_statistics(const plan::ModelStatistics& statistics);  // to stats.jsonl
+
+    // The checkpoint of exactly this step, verified; empty when there is none. Error kData when it
+    // is damaged.
+    std::optional<Resume> find_step(std::int64_t step) const;
+    // Says in the open logs that the run goes on from `step`: what they hold of later steps counts
+    // no more.
+    void take_back_to(std::int64_t step);
 
     // Saves a checkpoint and removes old ones as [checkpoint] says; gives its folder. Error kData
     // with the earlier checkpoints intact.

@@ -29,6 +29,8 @@ Json record_of(const RunStart& s) {
             {"optimizer", s.optimizer},
             {"schedule", s.schedule},
             {"precision", s.precision},
+            {"control", s.control},
+            {"rules", s.rules},
             {"kernels", s.kernels},
             {"first_step", s.first_step},
             {"total_steps", s.total_steps},
@@ -65,6 +67,7 @@ Json record_of(const SnipEvent& e) {
     return {{"step", e.effective_at},
             {"measured_at", e.measured_at},
             {"applied", e.applied},
+            {"kept", e.kept},
             {"method", e.result.plan.method},
             {"status", std::string(plan::status_name(e.result.status))},
             {"efficiency", std::string(plan::efficiency_name(e.result.efficiency))},
@@ -75,12 +78,22 @@ Json record_of(const SnipEvent& e) {
             {"predicted_loss", number(e.result.predicted_loss)},
             {"predicted_weight", number(e.result.predicted_weight)},
             {"predicted", number(e.result.predicted)},
+            {"cost", number(e.cost)},
+            {"cost_in_force", number(e.cost_in_force)},
             {"probe_passes", e.probe_passes},
             {"statistics_seconds", e.statistics_seconds},
             {"probe_seconds", e.probe_seconds},
             {"wait_seconds", e.wait_seconds},
             {"solve_seconds", e.solve_seconds},
             {"notes", e.result.notes}};
+}
+
+Json record_of(const ControlEvent& e) {
+    return {{"step", e.step},
+            {"control", e.control},
+            {"action", e.action},
+            {"reason", e.reason},
+            {"slots", e.slots}};
 }
 
 Json record_of(const RunEnd& e) {
@@ -92,10 +105,14 @@ Json record_of(const RunEnd& e) {
             {"evaluation_seconds", e.evaluation_seconds},
             {"plans", e.plans},
             {"changed_slots", e.changed_slots},
+            {"decisions", e.decisions},
             {"statistics_seconds", e.statistics_seconds},
             {"probe_seconds", e.probe_seconds},
             {"wait_seconds", e.wait_seconds},
             {"solve_seconds", e.solve_seconds},
+            {"statistics_share", e.share(e.statistics_seconds + e.probe_seconds)},
+            {"overhead_share", e.share(e.overhead_seconds())},
+            {"overhead_share_at_500", e.share_at(e.overhead_seconds(), 500)},
             {"peak_memory_bytes", e.peak_memory_bytes},
             {"planned_peak_bytes", e.planned_peak_bytes},
             {"kernels", e.kernels}};

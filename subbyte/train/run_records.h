@@ -14,6 +14,7 @@ nlohmann::ordered_json record_of(const RunStart& start);
 nlohmann::ordered_json record_of(const StepRecord& record);
 nlohmann::ordered_json record_of(const EvalRecord& record);
 nlohmann::ordered_json record_of(const SnipEvent& event);
+nlohmann::ordered_json record_of(const ControlEvent& event);
 nlohmann::ordered_json record_of(const RunEnd& end);
 
 // Shapes and names of the layers, as saved in summary.json; layers_from_json is the inverse (Error

@@ -20,14 +20,48 @@ std::string element_name(const formats::QuantSpec& spec) {
 }
 
 std::string precision_text(const Config& config) {
-    if (!config.precision.plan.empty()) return fmt::format("plan from {}", config.precision.plan);
-    if (config.precision.recipe != "snip")
-        return fmt::format("{} everywhere", config.precision.recipe);
-    const Config::Snip& s = config.precision.snip;
-    return fmt::format("{} chooses {} per layer, {} >= {:.2f}, new plan every {} steps", s.method,
-                       fmt::join(s.options, " | "),
-                       s.efficiency == "fp4-share" ? "FP4 share" : "modelled time saved", s.target,
-                       s.update_interval);
+    const Config::Precision& p = config.precision;
+    const bool planned = p.recipe == "snip" && !p.freeze_plan;
+    const std::string given = p.plan.empty() ? "" : fmt::format("plan from {}", p.plan);
+    if (!planned && !given.empty()) return given;
+    if (p.recipe != "snip") return fmt::format("{} everywhere", p.recipe);
+    if (!planned) return "the plan of the checkpoint, frozen (bf16 without one)";
+    const Config::Snip& s = p.snip;
+    const std::string measure = s.efficiency == "fp4-share" ? "FP4 share" : "modelled time saved";
+    std::string target = fmt::format("{} >= {:.2f}", measure, s.target);
+    if (s.schedule == "article" && s.target_increment > 0) {
+        target += fmt::format(" (+{:.2f} every {} steps up to {:.2f})", s.target_increment,
+                              s.increment_every, s.max_target);
+    } else if (s.schedule == "quality-held") {
+        target = fmt::format("largest {} up to {:.2f} with predicted loss divergence <= {}",
+                             measure, s.max_target, s.damage_bound);
+    }
+    return fmt::format("{}{} chooses {} per layer, {}, new plan every {} steps",
+                       given.empty() ? "" : given + ", then ", s.method,
+                       fmt::join(s.options, " | "), target, s.update_interval);
+}
+
+std::string control_text(const Config& config) {
+    const Config::Control& c = config.precision.control;
+    const std::int64_t steps = config.train.steps;
+    std::vector<std::string> parts;
+    if (c.ramp_steps.of(steps) > 0) {
+        parts.push_back(fmt::format("progressive warm-up over {} steps", c.ramp_steps.of(steps)));
+    }
+    if (c.noise_ratio > 0) parts.push_back(fmt::format("noise guard at {:.3f}", c.noise_ratio));
+    if (c.spike_sigma > 0) {
+        parts.push_back(fmt::format("spike guard at {} deviations{}", c.spike_sigma,
+                                    c.spike_roll_back ? " with roll-back" : ""));
+    }
+    if (c.adjust_step > 0) {
+        parts.push_back(fmt::format("target moved by {} every {} steps by the loss", c.adjust_step,
+                                    c.adjust_window));
+    }
+    if (c.tail_steps.of(steps) > 0) {
+        parts.push_back(
+            fmt::format("fprop in {} in the last {} steps", c.tail_recipe, c.tail_steps.of(steps)));
+    }
+    return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace
@@ -40,6 +74,7 @@ RunStart describe_start(const Config& config, models::LlamaImpl& model,
     if (start.model.empty()) start.model = "llama";
     start.optimizer = optimizer.name();
     start.precision = precision_text(config);
+    start.control = control_text(config);
     for (const auto& parameter : model.parameters()) {
         start.parameters += parameter.numel();
         start.weight_bytes += static_cast<double>(parameter.nbytes());

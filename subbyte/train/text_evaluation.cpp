@@ -4,14 +4,12 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "subbyte/core/error.h"
 #include "subbyte/data/encode_file.h"
 #include "subbyte/data/windows.h"
-#include "subbyte/io/json_file.h"
 #include "subbyte/nn/attach.h"
 #include "subbyte/train/model_folder.h"
+#include "subbyte/train/plan_file.h"
 #include "subbyte/train/training_data.h"
 
 namespace subbyte::train {
@@ -40,10 +38,7 @@ EvaluationModel load_for_evaluation(const std::string& dir, const std::string& r
     if (plan.empty()) {
         result.precision->set_plan(plan::uniform_plan(result.precision->table(), recipe));
     } else {
-        nlohmann::json json = io::read_json(plan);
-        // precision.json of a checkpoint holds the plan beside the controller's state.
-        if (json.is_object() && json.contains("plan")) json = json.at("plan");
-        result.precision->set_plan(plan::plan_from_json(json, &result.precision->table()));
+        result.precision->set_plan(load_plan(plan, result.precision->table()));
     }
     return result;
 }

@@ -14,6 +14,7 @@
 #include "subbyte/nn/init.h"
 #include "subbyte/optim/lr_schedule.h"
 #include "subbyte/train/config_model.h"
+#include "subbyte/train/config_rules.h"
 #include "subbyte/train/gradient_step.h"
 #include "subbyte/train/memory_plan.h"
 #include "subbyte/train/model_folder.h"
@@ -73,6 +74,7 @@ public:
         resume();
         if (setup_.snip) {
             setup_.snip->on_plan([this](const SnipEvent& event) { note_plan(event); });
+            setup_.snip->on_control([this](const ControlEvent& event) { note_control(event); });
         }
     }
 
@@ -91,12 +93,15 @@ private:
     std::int64_t iteration() const { return optimizer_->steps() + optimizer_->skipped(); }
 
     void resume();
+    void restore(const Resume& found);
+    bool roll_back();
     void take_up_schedule(const nlohmann::json& saved, bool finished);
-    void step();
+    bool step();  // false: the run went back to an earlier step
     void collect_statistics(const std::vector<MicroBatch>& batches, double mean_loss);
     void validate();
     void save();
     void note_plan(const SnipEvent& event);
+    void note_control(const ControlEvent& event);
 
     const Config config_;
     Listener& listener_;
@@ -119,21 +124,8 @@ void Trainer::Impl::resume() {
     const std::optional<Resume> found = folder_.find_resume(
         config_, [this](const std::string& message) { listener_.on_message(message); });
     if (!found) return;
-    restore_parameters(*found, *model_);
-    restore_optimizer(*found, *optimizer_);
-    const nlohmann::json& state = found->trainer_state;
-    try {
-        data_.set_position(state.at("data"));
-        tokens_ = state.at("tokens").get<std::int64_t>();
-        consecutive_skips_ = state.at("consecutive_skips").get<std::int64_t>();
-        end_.plans = state.at("plans").get<int>();
-        end_.changed_slots = state.at("changed_slots").get<int>();
-        first_step_ = iteration();
-        take_up_schedule(state.at("schedule"), first_step_ >= config_.train.steps);
-    } catch (const nlohmann::json::exception& error) {
-        throw Error(ErrorCode::kData,
-                    fmt::format("{}/trainer_state.json: {}", found->dir, error.what()));
-    }
+    restore(*found);
+    first_step_ = iteration();
     if (setup_.snip) {
         nlohmann::json precision = found->precision;
         // After a run in fixed precision the controller begins here, with that plan in force.
@@ -143,6 +135,43 @@ void Trainer::Impl::resume() {
     }
     if (folder_.holds(found->dir)) last_saved_ = first_step_;
     listener_.on_message(fmt::format("resumed from {} at step {}", found->dir, first_step_));
+}
+
+// Everything but the precision.
+void Trainer::Impl::restore(const Resume& found) {
+    restore_parameters(found, *model_);
+    restore_optimizer(found, *optimizer_);
+    const nlohmann::json& state = found.trainer_state;
+    try {
+        data_.set_position(state.at("data"));
+        tokens_ = state.at("tokens").get<std::int64_t>();
+        consecutive_skips_ = state.at("consecutive_skips").get<std::int64_t>();
+        end_.plans = state.at("plans").get<int>();
+        end_.changed_slots = state.at("changed_slots").get<int>();
+        end_.decisions = state.value("decisions", 0);  // not in checkpoints of version 0.1
+        take_up_schedule(state.at("schedule"), iteration() >= config_.train.steps);
+    } catch (const nlohmann::json::exception& error) {
+        throw Error(ErrorCode::kData,
+                    fmt::format("{}/trainer_state.json: {}", found.dir, error.what()));
+    }
+}
+
+// Goes back to the last checkpoint that checkpoint.every made before this step; others, such as the
+// one of an interruption, would make the run depend on when it was interrupted.
+bool Trainer::Impl::roll_back() {
+    const std::int64_t from = iteration(), every = config_.checkpoint.every;
+    const std::int64_t step = every > 0 ? (from - 1) / every * every : 0;
+    const std::optional<Resume> found = step > 0 ? folder_.find_step(step) : std::nullopt;
+    if (!found) {
+        setup_.snip->decline_roll_back(
+            fmt::format("there is no checkpoint of a regular step before step {}", from));
+        return false;
+    }
+    folder_.take_back_to(step);
+    restore(*found);
+    setup_.snip->roll_back(found->precision);
+    last_saved_ = step;
+    return true;
 }
 
 // The curve of the run goes on as it was planned, unless optim.schedule_steps asks for another one.
@@ -163,13 +192,14 @@ void Trainer::Impl::take_up_schedule(const nlohmann::json& saved, bool finished)
     if (!asked) schedule_ = old;
 }
 
-void Trainer::Impl::step() {
+bool Trainer::Impl::step() {
     const Stopwatch watch;
     setup_.precision->step = static_cast<std::uint32_t>(iteration());
     const std::vector<MicroBatch> batches = data_.next_step();
     optimizer_->zero_grad();
     const AccumulatedLoss loss = accumulate_gradients(model_loss(), batches, *setup_.precision);
     if (setup_.snip && setup_.snip->due()) collect_statistics(batches, loss.mean);
+    if (setup_.snip) setup_.snip->note_loss(loss.mean);
     const double lr = schedule_.lr_at(optimizer_->steps());
     optimizer_->set_lr(lr);
     const optim::StepResult result = optimizer_->step();
@@ -178,6 +208,7 @@ void Trainer::Impl::step() {
     tokens_ += loss.targets;
     const double seconds = watch.seconds();
     end_.train_seconds += seconds;
+    ++end_.steps_run;
     end_.loss = loss.mean;
 
     StepRecord record;
@@ -188,7 +219,7 @@ void Trainer::Impl::step() {
     record.lr = lr;
     record.seconds = seconds;
     record.tokens_per_second = static_cast<double>(loss.targets) / seconds;
-    record.eta_seconds = end_.train_seconds / static_cast<double>(iteration() - first_step_) *
+    record.eta_seconds = end_.train_seconds / static_cast<double>(end_.steps_run) *
                          static_cast<double>(config_.train.steps - iteration());
     record.fp4_share = plan::fp4_share(setup_.precision->plan(), setup_.precision->table());
     record.bits = plan::effective_bits(setup_.precision->plan(), setup_.precision->table());
@@ -205,6 +236,7 @@ void Trainer::Impl::step() {
             "lower optim.lr, lengthen optim.warmup_steps, or take a higher precision; the last "
             "checkpoint is kept");
     }
+    return !(setup_.snip && setup_.snip->wants_roll_back() && roll_back());
 }
 
 void Trainer::Impl::collect_statistics(const std::vector<MicroBatch>& batches, double mean_loss) {
@@ -223,6 +255,7 @@ void Trainer::Impl::collect_statistics(const std::vector<MicroBatch>& batches, d
 
 void Trainer::Impl::note_plan(const SnipEvent& event) {
     ++end_.plans;
+    ++end_.measurements;
     end_.changed_slots += event.changed_slots;
     end_.statistics_seconds += event.statistics_seconds;
     end_.probe_seconds += event.probe_seconds;
@@ -230,6 +263,12 @@ void Trainer::Impl::note_plan(const SnipEvent& event) {
     end_.solve_seconds += event.solve_seconds;
     folder_.log(event, setup_.precision->table());
     listener_.on_plan(event, setup_.precision->table());
+}
+
+void Trainer::Impl::note_control(const ControlEvent& event) {
+    ++end_.decisions;
+    folder_.log(event);
+    listener_.on_control(event);
 }
 
 void Trainer::Impl::validate() {
@@ -256,7 +295,8 @@ void Trainer::Impl::save() {
                                {"data", data_.position()},
                                {"schedule", schedule_.to_json()},
                                {"plans", end_.plans},
-                               {"changed_slots", end_.changed_slots}};
+                               {"changed_slots", end_.changed_slots},
+                               {"decisions", end_.decisions}};
     const nlohmann::json precision =
         setup_.snip ? setup_.snip->state()
                     : nlohmann::json{{"plan", plan::to_json(setup_.precision->plan())}};
@@ -273,6 +313,7 @@ RunStart Trainer::Impl::describe() {
     start.tokenizer = fmt::format("{} pieces", data_.vocab_size());
     start.schedule = schedule_.describe();
     start.kernels = kernel_lines(recipes);
+    start.rules = rule_lines(config_.precision, setup_.precision->table());
     start.train_tokens = data_.train_tokens();
     start.validation_tokens = data_.validation_tokens();
     start.first_step = first_step_;
@@ -306,7 +347,7 @@ RunEnd Trainer::Impl::run(const std::atomic<bool>& stop) {
     listener_.on_start(start);
     reset_kernel_counts();
     while (iteration() < config_.train.steps && !stop.load()) {
-        step();
+        if (!step()) continue;
         const bool last = iteration() == config_.train.steps;
         const std::int64_t every = config_.train.eval_every;
         if (every > 0 && (last || iteration() % every == 0)) validate();

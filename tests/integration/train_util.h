@@ -103,6 +103,7 @@ inline Config tiny_config(const TempFolder& folder, const std::string& recipe = 
     config.precision.snip.swap_delay = 2;
     config.precision.snip.warmup_steps = {0, -1};
     config.precision.snip.target = 0.5;
+    config.precision.snip.hysteresis = 0;  // every plan is put in force
     config.checkpoint.every = 0;
     config.checkpoint.keep = 100;
     return config;
@@ -119,6 +120,7 @@ public:
     void on_plan(const SnipEvent& event, const plan::LayerTable&) override {
         plans.push_back(event);
     }
+    void on_control(const ControlEvent& event) override { controls.push_back(event); }
     void on_checkpoint(std::int64_t, const std::string& dir) override {
         checkpoints.push_back(dir);
     }
@@ -133,6 +135,7 @@ public:
     std::vector<StepRecord> steps;
     std::vector<EvalRecord> evals;
     std::vector<SnipEvent> plans;
+    std::vector<ControlEvent> controls;
     std::vector<std::string> checkpoints;
     std::string messages;
     std::int64_t stop_after = -1;  // sets `stop` at the end of this step

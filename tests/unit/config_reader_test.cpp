@@ -192,6 +192,72 @@ TEST(ConfigReader, ContradictionsBetweenKeysAreRefused) {
     EXPECT_SAYS(mistakes(kModel + snip + "warmup_steps = 2000\n"), "is more than train.steps 1000");
 }
 
+TEST(ConfigReader, TheScheduleOfTheTargetSetsDefaultsOfOthers) {
+    const std::string snip = kModel + "[precision]\nrecipe = \"snip\"\n[precision.snip]\n";
+    const auto read_snip = [&](const std::string& keys) {
+        return read(snip + keys).precision.snip;
+    };
+    EXPECT_EQ(read_snip("").schedule, "constant");
+    EXPECT_EQ(read_snip("target_increment = 0.2\n").schedule, "article");
+    const std::string article = "schedule = \"article\"\n";
+    Config::Snip seen =
+        parse_config(snip + article, "run.toml", {"train.steps=5000"}).config.precision.snip;
+    EXPECT_EQ(seen.target_increment, 0.1);
+    EXPECT_EQ(seen.warmup_steps.of(5000), 1000);
+    EXPECT_EQ(seen.target, 0.3);
+    EXPECT_EQ(seen.max_target, 0.8);
+    EXPECT_EQ(seen.increment_every, 5000);
+    EXPECT_EQ(seen.freeze_fraction, 0.1);
+    seen = read_snip(article + "target_increment = 0.2\nwarmup_steps = 7\n");
+    EXPECT_EQ(seen.target_increment, 0.2);
+    EXPECT_EQ(seen.warmup_steps.of(1000), 7);
+    EXPECT_SAYS(mistakes(snip + "schedule = \"constant\"\ntarget_increment = 0.1\n"),
+                "target_increment 0.1 has no effect with schedule = \"constant\"");
+    EXPECT_SAYS(mistakes(snip + "schedule = \"articel\"\n"), "did you mean \"article\"");
+    EXPECT_SAYS(mistakes(snip + "damage_bound = -1\n"), "damage_bound must be >= 0, found -1");
+    EXPECT_SAYS(mistakes(snip + "hysteresis = 1.0\n"), "hysteresis must be 0 .. 1 (excluded)");
+}
+
+TEST(ConfigReader, APlanThatIsGivenStaysUnlessItIsSaidOtherwise) {
+    EXPECT_FALSE(read(kModel).precision.freeze_plan);
+    EXPECT_TRUE(read(kModel + "[precision]\nplan = \"p.json\"\n").precision.freeze_plan);
+    EXPECT_FALSE(read(kModel + "[precision]\nplan = \"p.json\"\nfreeze_plan = false\n")
+                     .precision.freeze_plan);
+    EXPECT_TRUE(read(kModel + "[precision]\nfreeze_plan = true\n").precision.freeze_plan);
+}
+
+TEST(ConfigReader, ControlsNeedWhatTheyWorkOn) {
+    const std::string control = "[precision.control]\n";
+    const std::string snip = kModel + "[precision]\nrecipe = \"snip\"\n";
+    EXPECT_SAYS(mistakes(kModel + control + "noise_ratio = 1.732\n"),
+                "run.toml:4:1: precision.control.noise_ratio has no effect with precision.recipe = "
+                "\"bf16\"");
+    for (const char* key :
+         {"spike_sigma = 6", "adjust_step = 0.1", "ramp_steps = \"5%\"", "tail_steps = 10"}) {
+        EXPECT_SAYS(mistakes(kModel + control + key + "\n"), "has no effect with");
+        EXPECT_EQ(read(snip + control + key + "\n").precision.recipe, "snip");
+    }
+    EXPECT_SAYS(mistakes(snip + control + "spike_roll_back = true\n"), "needs spike_sigma");
+    EXPECT_SAYS(mistakes(snip + control + "spike_roll_back = true\nspike_sigma = 6\n",
+                         {"checkpoint.every=0"}),
+                "nothing to go back to");
+    EXPECT_SAYS(mistakes(snip + "[precision.snip]\nschedule = \"quality-held\"\n" + control +
+                         "adjust_step = 0.1\n"),
+                "moves a target");
+    EXPECT_SAYS(mistakes(snip + control + "ramp_steps = 1001\n"),
+                "ramp_steps 1001 is more than train.steps 1000");
+    EXPECT_SAYS(mistakes(snip + control + "tail_steps = 1001\n"),
+                "tail_steps 1001 is more than train.steps 1000");
+    EXPECT_SAYS(mistakes(snip + control + "spike_share = 0\n"),
+                "spike_share must be 0 (excluded) .. 1");
+    EXPECT_SAYS(mistakes(snip + control + "spike_hold = 0\n"), "spike_hold must be >= 1");
+    EXPECT_SAYS(mistakes(snip + control + "noise_decay = 1.0\n"), "noise_decay must be 0 .. 1");
+    EXPECT_SAYS(mistakes(snip + control + "adjust_step = 1.5\n"), "adjust_step must be 0 .. 1");
+    EXPECT_SAYS(mistakes(snip + control + "tail_recipe = \"fp9\"\n"), "precision.control.tail");
+    EXPECT_SAYS(mistakes(snip + control + "spike_sgima = 6\n"),
+                "did you mean precision.control.spike_sigma?");
+}
+
 TEST(ConfigReader, RulesAreReadInOrderAndMustMatchALayer) {
     const Config config = read(kModel +
                                "[[precision.rule]]\nmatch = \"*.mlp.*\"\nrecipe = \"fp4\"\n"
@@ -200,6 +266,11 @@ TEST(ConfigReader, RulesAreReadInOrderAndMustMatchALayer) {
     ASSERT_EQ(config.precision.rules.size(), 2u);
     EXPECT_EQ(config.precision.rules[0], (Config::Rule{"*.mlp.*", "fp4", ""}));
     EXPECT_EQ(config.precision.rules[1], (Config::Rule{"model.layers.0.*", "bf16", "wgrad"}));
+    // `layers` is another name of `match`.
+    EXPECT_EQ(read(kModel + "[[precision.rule]]\nlayers = \"*.down_proj\"\nslot = \"wgrad\"\n"
+                            "recipe = \"bf16\"\n")
+                  .precision.rules.at(0),
+              (Config::Rule{"*.down_proj", "bf16", "wgrad"}));
 
     std::string text = mistakes(kModel +
                                 "[[precision.rule]]\nmatch = \"model.layer.0.*\"\n"

@@ -92,6 +92,9 @@ TEST_F(InspectRun, OverheadIsThatOfTheStepsInForce) {
     EXPECT_DOUBLE_EQ(run.planning.solve_seconds, 2.5);  // beside the training: costs it nothing
     EXPECT_DOUBLE_EQ(run.planning.share_of_training, 2.0 / 8.0);
     EXPECT_DOUBLE_EQ(run.planning.share_at_500, 1.0 / 500);
+    EXPECT_DOUBLE_EQ(run.planning.statistics_seconds, 1.5);
+    EXPECT_DOUBLE_EQ(run.planning.statistics_share, 1.5 / 8.0);
+    EXPECT_DOUBLE_EQ(run.planning.statistics_share_at_500, 0.75 / 500);
     EXPECT_EQ(run.slots, 45);
     EXPECT_EQ(run.step, 8);
     EXPECT_EQ(run.state, "not finished");

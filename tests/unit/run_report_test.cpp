@@ -6,6 +6,8 @@
 
 #include <sstream>
 
+#include "subbyte/train/config_rules.h"
+
 namespace subbyte::train {
 namespace {
 
@@ -61,6 +63,37 @@ TEST(PlanTable, HasACharacterPerBlockWhenThereAreMany) {
                   "q_proj       8bfm888888 8888888888 8888888888 8888888884",
                   "up_proj      4888488848 8848884888 4888488848 8848884888",
                   "one character per block: 4 and 8 bits, b bf16, f wider, m mixed"}));
+}
+
+TEST(RuleLines, SayWhatTheRulesComeToPerKindOfLayer) {
+    Config::Precision precision;
+    precision.recipe = "snip";
+    EXPECT_EQ(rule_lines(precision, table_of(4)), std::vector<std::string>{"lm_head: bf16"});
+    precision.rules = {{"*.up_proj", "fp8", "wgrad"},
+                       {"model.layers.1.*", "fp32", ""},
+                       {"model.layers.3.*.up_proj", "fp4", "wgrad"},
+                       {"lm_head", "fp8", "dgrad"}};
+    EXPECT_EQ(
+        rule_lines(precision, table_of(6)),
+        (std::vector<std::string>{"up_proj of blocks 0, 2, 4-5: fprop bf16, dgrad bf16, wgrad fp8",
+                                  "q_proj of block 1: fp32", "up_proj of block 1: fp32",
+                                  "up_proj of block 3: fprop bf16, dgrad bf16, wgrad fp4",
+                                  "lm_head: fprop bf16, dgrad fp8, wgrad bf16"}));
+}
+
+TEST(RunEnd, OverheadIsAShareOfTheTrainingWithoutIt) {
+    RunEnd end;
+    EXPECT_EQ(end.share(1.0), 0.0);
+    EXPECT_EQ(end.share_at(1.0, 500), 0.0);
+    end.train_seconds = 110;  // 1000 steps of 0.1 s and 10 s of planning, 20 times
+    end.steps_run = 1000;
+    end.measurements = 20;
+    end.statistics_seconds = 6;
+    end.probe_seconds = 3;
+    end.wait_seconds = 1;
+    EXPECT_DOUBLE_EQ(end.share(end.overhead_seconds()), 0.1);
+    // 0.5 s per plan against 500 steps of 0.1 s.
+    EXPECT_DOUBLE_EQ(end.share_at(end.overhead_seconds(), 500), 0.01);
 }
 
 }  // namespace
