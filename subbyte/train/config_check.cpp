@@ -147,20 +147,6 @@ void check_control(const Config& config, Checker& checker) {
     const Config::Control& control = precision.control;
     const Config::Snip& snip = precision.snip;
     const std::int64_t steps = config.train.steps;
-    const std::pair<const char*, bool> switches[] = {
-        {"precision.control.noise_ratio", control.noise_ratio > 0},
-        {"precision.control.spike_sigma", control.spike_sigma > 0},
-        {"precision.control.adjust_step", control.adjust_step > 0},
-        {"precision.control.ramp_steps", control.ramp_steps.of(steps) > 0},
-        {"precision.control.tail_steps", control.tail_steps.of(steps) > 0}};
-    for (const auto& [path, on] : switches) {
-        checker.require(
-            !on || precision.recipe == "snip", {path, "precision.recipe"},
-            fmt::format("{} has no effect with precision.recipe = \"{}\"", path, precision.recipe),
-            "set precision.recipe = \"snip\" (with precision.plan and freeze_plan for "
-            "a plan that stays)");
-    }
-    if (precision.recipe != "snip") return;
     checker.require(!control.spike_roll_back || control.spike_sigma > 0,
                     {"precision.control.spike_roll_back", "precision.control.spike_sigma"},
                     "precision.control.spike_roll_back needs spike_sigma, which is 0",
@@ -188,8 +174,8 @@ void check_control(const Config& config, Checker& checker) {
 
 void check_precision(const Config& config, Checker& checker) {
     const Config::Precision& precision = config.precision;
-    check_control(config, checker);
     if (precision.recipe != "snip") return;
+    check_control(config, checker);
     const Config::Snip& snip = precision.snip;
     checker.require(snip.target_increment == 0 || snip.schedule == "article",
                     {"precision.snip.target_increment", "precision.snip.schedule"},

@@ -74,7 +74,7 @@ RunStart describe_start(const Config& config, models::LlamaImpl& model,
     if (start.model.empty()) start.model = "llama";
     start.optimizer = optimizer.name();
     start.precision = precision_text(config);
-    start.control = control_text(config);
+    if (config.precision.recipe == "snip") start.control = control_text(config);
     for (const auto& parameter : model.parameters()) {
         start.parameters += parameter.numel();
         start.weight_bytes += static_cast<double>(parameter.nbytes());
