@@ -46,10 +46,17 @@ Form form_of(const PlanArguments& a) {
         return options;
     };
     const bool folder = std::filesystem::is_directory(a.what);
+    if (folder && a.compare_estimators) {
+        return {compare_estimators,
+                "--compare-estimators",
+                "nothing is planned; leave it out",
+                {"MODEL", "--data", "--options", "--batch-size", "--seq-len", "--batches", "--seed",
+                 "--measure-batches", "--loss-weight", "--weight-weight", "--compare-estimators"}};
+    }
     if (folder && a.from_stats.empty()) {
         return {plan_checkpoint, "a model folder", "it belongs to a configuration",
                 and_solving({"MODEL", "--data", "--probes", "--batch-size", "--seq-len",
-                             "--batches", "--save-stats"})};
+                             "--batches", "--measure-batches", "--save-stats"})};
     }
     if (folder) {
         return {plan_checkpoint, "a model folder with --from-stats",
@@ -107,7 +114,7 @@ void add_measure_options(CLI::App& verb, PlanArguments& a) {
     verb.add_option("--data", a.data, "UTF-8 text to measure on; needs the folder's tokenizer")
         ->type_name("FILE");
     verb.add_option("--probes", a.probes, "Noise passes: none, shared, block, layer")
-        ->check(CLI::IsMember({"none", "shared", "block", "layer"}))
+        ->check(CLI::IsMember(snip::probes_names()))
         ->capture_default_str();
     verb.add_option("--batch-size", a.checkpoint.batch_size, "Windows of the measured batch")
         ->capture_default_str();
@@ -116,6 +123,11 @@ void add_measure_options(CLI::App& verb, PlanArguments& a) {
         ->capture_default_str();
     verb.add_option("--seed", a.checkpoint.seed, "Seed of the noise and of method random")
         ->capture_default_str();
+    verb.add_option("--measure-batches", a.checkpoint.measured_batches,
+                    "Batches to average the statistics over")
+        ->capture_default_str();
+    verb.add_flag("--compare-estimators", a.compare_estimators,
+                  "Compare all estimators with quantising one layer at a time (slow)");
     verb.add_option("--save-stats", a.save_stats, "Write the measured statistics (JSON)")
         ->type_name("FILE");
     verb.add_option("--from-stats", a.from_stats, "Plan from saved statistics instead of measuring")
@@ -138,7 +150,7 @@ void add_solve_options(CLI::App& verb, PlanArguments& a) {
         ->check(CLI::IsMember(plan::efficiency_names()))
         ->capture_default_str();
     verb.add_option("--estimator", a.estimator, "Of the loss divergence")
-        ->check(CLI::IsMember({"norm-only", "first-order"}))
+        ->check(CLI::IsMember(plan::estimator_names()))
         ->capture_default_str();
     verb.add_option("--loss-weight", a.loss_weight, "Weight of the loss divergence")
         ->check(CLI::NonNegativeNumber)

@@ -28,12 +28,13 @@ struct PlanArguments {
     double loss_weight = defaults.loss_weight, weight_weight = defaults.weight_weight;
     train::CheckpointOptions checkpoint;
     plan::SelectionLimits limits;
-    bool layers = false, json = false;
+    bool layers = false, compare_estimators = false, json = false;
     std::function<bool(const char* option)> given;  // typed, not the default
 };
 
 void solve_instances(const PlanArguments& arguments);     // --instance
 void plan_configuration(const PlanArguments& arguments);  // from shapes alone
 void plan_checkpoint(const PlanArguments& arguments);     // from measurements, new or saved
+void compare_estimators(const PlanArguments& arguments);  // --compare-estimators
 
 }  // namespace subbyte::cli

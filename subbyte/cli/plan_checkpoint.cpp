@@ -13,6 +13,7 @@
 #include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
 #include "subbyte/io/json_file.h"
+#include "subbyte/plan/statistics_check.h"
 #include "subbyte/train/run_report.h"
 
 namespace subbyte::cli {
@@ -35,8 +36,7 @@ train::SolveOptions solve_options(const PlanArguments& a) {
     options.planner.efficiency = plan::efficiency_from_name(a.efficiency);
     options.planner.loss_weight = a.loss_weight;
     options.planner.weight_weight = a.weight_weight;
-    options.planner.estimator = a.estimator == "first-order" ? plan::LossEstimator::kFirstOrder
-                                                             : plan::LossEstimator::kNormOnly;
+    options.planner.estimator = plan::estimator_from_name(a.estimator);
     options.planner.seed = a.checkpoint.seed;
     options.planner.limits.seconds = a.limits.seconds;
     return options;
@@ -45,11 +45,8 @@ train::SolveOptions solve_options(const PlanArguments& a) {
 train::CheckpointOptions checkpoint_options(const PlanArguments& a) {
     train::CheckpointOptions options = a.checkpoint;
     options.recipes = a.options;
-    options.first_order = a.estimator == "first-order";
-    options.probes = a.probes == "none"     ? snip::Probes::kNone
-                     : a.probes == "shared" ? snip::Probes::kShared
-                     : a.probes == "layer"  ? snip::Probes::kLayer
-                                            : snip::Probes::kBlock;
+    options.needs = plan::needs_of(plan::estimator_from_name(a.estimator));
+    options.probes = snip::probes_from_name(a.probes);
     return options;
 }
 
@@ -72,6 +69,9 @@ Outcome make_plans(const PlanArguments& a) {
         outcome.measure_seconds = watch.seconds();
     } else {
         outcome.measurement.statistics = plan::statistics_from_json(io::read_json(a.from_stats));
+        if (checkpoint) {
+            plan::check_same_model(outcome.measurement.statistics, checkpoint->table());
+        }
     }
     const plan::ModelStatistics& statistics = outcome.measurement.statistics;
     if (!a.save_stats.empty()) io::write_json(a.save_stats, plan::to_json(statistics));
@@ -86,7 +86,10 @@ Outcome make_plans(const PlanArguments& a) {
     outcome.evaluated = true;
     outcome.base = checkpoint->evaluate(plan::uniform_plan(checkpoint->table(), "bf16"));
     for (train::SolvedPlan& plan : outcome.plans) {
-        if (plan.result.usable()) plan.loss = checkpoint->evaluate(plan.result.plan).mean;
+        if (!plan.result.usable()) continue;
+        plan.loss = checkpoint->evaluate(plan.result.plan).mean;
+        plan.realised = checkpoint->realised(plan.result.plan, statistics,
+                                             plan::estimator_from_name(a.estimator));
     }
     outcome.evaluate_seconds = watch.seconds();
     return outcome;
@@ -94,7 +97,9 @@ Outcome make_plans(const PlanArguments& a) {
 
 std::string plans_text(const Outcome& outcome) {
     Rows rows{{"method", "target", "reached", "FP4", "bits", "speed", "DL", "DW", "solved in"}};
-    if (outcome.evaluated) rows[0].insert(rows[0].end(), {"loss", "against bf16"});
+    if (outcome.evaluated) {
+        rows[0].insert(rows[0].end(), {"real DL", "real DW", "loss", "against bf16"});
+    }
     for (const train::SolvedPlan& plan : outcome.plans) {
         const plan::PlanResult& r = plan.result;
         if (!r.usable()) {
@@ -109,12 +114,14 @@ std::string plans_text(const Outcome& outcome) {
              fmt::format("{:.2e}", r.predicted_loss), fmt::format("{:.2e}", r.predicted_weight),
              fmt::format("{:.3f} s", r.seconds)});
         if (!outcome.evaluated) continue;
+        rows.back().push_back(fmt::format("{:.2e}", plan.realised->real.loss));
+        rows.back().push_back(fmt::format("{:.2e}", plan.realised->real.weight));
         rows.back().push_back(fmt::format("{:.4f}", *plan.loss));
         rows.back().push_back(
             fmt::format("{:+.3f}%", 100 * (*plan.loss - outcome.base.mean) / outcome.base.mean));
     }
     if (outcome.evaluated) {
-        rows.push_back({"bf16", "-", "-", "0.0%", "16.0", "1.00x", "0", "0", "-",
+        rows.push_back({"bf16", "-", "-", "0.0%", "16.0", "1.00x", "0", "0", "-", "0", "0",
                         fmt::format("{:.4f}", outcome.base.mean), "-"});
     }
     return table_text(rows);

@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <utility>
@@ -24,7 +25,8 @@ namespace {
 
 using plan::Slot;
 
-// The gradients are there already; what arrives is the factor of the loss.
+// The gradients are there already; what arrives is the factor of the loss. They are scaled in
+// place, but for a backward pass that keeps the graph: the next one needs them as they are.
 class LinearLossBackward : public torch::autograd::Node {
 public:
     at::Tensor dx, dw;  // of the summed loss; undefined when nobody needs them
@@ -40,10 +42,14 @@ public:
     torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
         at::NoGradGuard no_grad;
         if (!grads[0].defined()) return {at::Tensor(), at::Tensor()};
-        if (std::exchange(used, true)) {
+        if (used) {
             throw Error(ErrorCode::kUsage, "backward was called twice through the same loss",
                         "run the forward pass again before the second backward");
         }
+        if (torch::autograd::get_current_graph_task_keep_graph()) {
+            return {dx.defined() ? dx.mul(grads[0]) : dx, dw.defined() ? dw.mul(grads[0]) : dw};
+        }
+        used = true;
         for (at::Tensor* t : {&dx, &dw}) {
             if (t->defined()) t->mul_(grads[0]);
         }

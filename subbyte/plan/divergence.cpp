@@ -9,6 +9,7 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/plan/recipe.h"
+#include "subbyte/plan/statistics_check.h"
 
 namespace subbyte::plan {
 namespace {
@@ -27,52 +28,6 @@ constexpr const char* kNotFinite = "the training step was not finite; no plan ca
                 fmt::format("statistics of '{}': {} is {}", layer, what, value), kNotFinite);
 }
 
-void check_layer(const LayerStatistics& layer, const std::string& name, std::size_t layers) {
-    const std::pair<const char*, double> values[] = {{"|X|", layer.x},
-                                                     {"|W|", layer.w},
-                                                     {"|Y|", layer.y},
-                                                     {"|G|", layer.g},
-                                                     {"|dX|", layer.dx},
-                                                     {"|dW|", layer.dw},
-                                                     {"T", layer.t},
-                                                     {"K", layer.k},
-                                                     {"N", layer.n},
-                                                     {"|J|", layer.jacobian},
-                                                     {"numel", layer.update_numel}};
-    for (const auto& [what, value] : values) {
-        if (!std::isfinite(value)) fail_nonfinite(name, what, value);
-    }
-    for (const std::vector<double>* gains : {&layer.backward, &layer.forward}) {
-        if (!gains->empty() && gains->size() != layers) {
-            throw Error(ErrorCode::kUsage,
-                        fmt::format("statistics of '{}': {} noise gains for {} layers", name,
-                                    gains->size(), layers),
-                        "one gain per layer, or none when they were not measured");
-        }
-        for (const double gain : *gains) {
-            if (!std::isfinite(gain)) fail_nonfinite(name, "a noise gain", gain);
-        }
-    }
-}
-
-void check(const ModelStatistics& statistics) {
-    if (statistics.table.size() != statistics.layers.size()) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("statistics of step {}: {} layers in the table, {} measured",
-                                statistics.step, statistics.table.size(), statistics.layers.size()),
-                    "the layers of the statistics are parallel to their table");
-    }
-    if (!std::isfinite(statistics.loss)) {
-        throw Error(
-            ErrorCode::kDiverged,
-            fmt::format("statistics of step {}: the loss is {}", statistics.step, statistics.loss),
-            kNotFinite);
-    }
-    for (std::size_t l = 0; l < statistics.layers.size(); ++l) {
-        check_layer(statistics.layers[l], statistics.table[l].name, statistics.layers.size());
-    }
-}
-
 // Squared error of the result of a GEMM A B^T that contracts `length` elements.
 double product_error(double a, double b, const std::array<double, 2>& errors, double length) {
     return ratio(square(errors[0] * b) + square(a * errors[1]), length);
@@ -83,12 +38,6 @@ std::array<double, 3> result_errors(const LayerStatistics& s, const LayerStatist
     return {product_error(s.x, s.w, e.of(Slot::kFprop), s.k),
             product_error(s.g, s.w, e.of(Slot::kDgrad), s.n),
             product_error(s.g, s.x, e.of(Slot::kWgrad), s.t)};
-}
-
-double loss_increase(const LayerStatistics& s, const LayerStatistics::Errors& e,
-                     LossEstimator estimator) {
-    if (estimator == LossEstimator::kFirstOrder) return std::abs(e.first_order);
-    return std::sqrt(ratio(square(s.dx * e.ex), s.t * s.k) + ratio(square(s.dw * e.ew), s.n * s.k));
 }
 
 // |dg_k|^2 of the result errors of layer l, by slot.
@@ -108,17 +57,20 @@ struct WeightChange {
     double layer = 0;
 };
 
+// Share of DW that a gradient error of norm 1 at layer k causes. A weight of zeros has no relative
+// change; it is left out like any layer that has no statistics.
+double update_change(const ModelStatistics& statistics, std::size_t k) {
+    const LayerStatistics& s = statistics.layers[k];
+    if (!(s.w > 0)) return 0;
+    return ratio(s.jacobian, std::sqrt(s.update_numel)) / s.w /
+           static_cast<double>(statistics.layers.size());
+}
+
 WeightChange weight_change(const ModelStatistics& statistics, std::size_t l,
                            const std::array<double, 3>& errors) {
     WeightChange result;
-    const auto layers = static_cast<double>(statistics.layers.size());
     for (std::size_t k = 0; k < statistics.layers.size(); ++k) {
-        const LayerStatistics& reached = statistics.layers[k];
-        // A weight of zeros has no relative change; it is left out like any layer that has no
-        // statistics.
-        if (!(reached.w > 0)) continue;
-        const double unit =
-            ratio(reached.jacobian, std::sqrt(reached.update_numel)) / reached.w / layers;
+        const double unit = update_change(statistics, k);
         const std::array<double, 3> variance = gradient_errors(statistics.layers[l], l, k, errors);
         for (std::size_t slot = 0; slot < 3; ++slot) {
             result.slots[slot] += unit * std::sqrt(variance[slot]);
@@ -138,22 +90,15 @@ struct LayerDamage {
 template <typename Visit>
 void for_each_damage(const ModelStatistics& statistics, const std::vector<std::string>& recipes,
                      LossEstimator estimator, Visit visit) {
-    check(statistics);
+    check_statistics(statistics);
     for (std::size_t l = 0; l < statistics.layers.size(); ++l) {
         if (!statistics.table[l].candidate) continue;
         const LayerStatistics& layer = statistics.layers[l];
         const std::string& name = statistics.table[l].name;
         for (std::size_t r = 0; r < recipes.size(); ++r) {
             const LayerStatistics::Errors errors = quantisation_errors(layer, name, recipes[r]);
-            if (estimator == LossEstimator::kFirstOrder && !errors.has_first_order) {
-                throw Error(
-                    ErrorCode::kUsage,
-                    fmt::format("statistics of '{}' hold no first-order term for recipe '{}'", name,
-                                recipes[r]),
-                    "use the norm-only estimator, or measure again with first-order terms");
-            }
-            const double loss =
-                ratio(loss_increase(layer, errors, estimator), std::abs(statistics.loss));
+            const double loss = ratio(loss_change(layer, name, recipes[r], estimator).size(),
+                                      std::abs(statistics.loss));
             const WeightChange change = weight_change(statistics, l, result_errors(layer, errors));
             if (!std::isfinite(loss) || !std::isfinite(change.layer)) {
                 fail_nonfinite(name, fmt::format("the divergence of '{}'", recipes[r]),
@@ -177,10 +122,10 @@ bool is_unmeasured(const LayerStatistics& layer) {
 LayerStatistics::Errors quantisation_errors(const LayerStatistics& layer,
                                             const std::string& layer_name,
                                             const std::string& recipe) {
-    if (find_recipe(recipe).is_high_precision()) return {.has_first_order = true};
+    if (find_recipe(recipe).is_high_precision()) return {};
     const auto entry = layer.errors.find(recipe);
     if (entry == layer.errors.end()) {
-        if (is_unmeasured(layer)) return {.has_first_order = true};
+        if (is_unmeasured(layer)) return {};
         std::vector<std::string> measured;
         for (const auto& [name, errors] : layer.errors) measured.push_back(name);
         throw Error(
@@ -192,7 +137,7 @@ LayerStatistics::Errors quantisation_errors(const LayerStatistics& layer,
     const LayerStatistics::Errors& errors = entry->second;
     for (const double value :
          {errors.ex, errors.ew, errors.eg, errors.ew_dgrad.value_or(0), errors.eg_wgrad.value_or(0),
-          errors.ex_wgrad.value_or(0), errors.first_order}) {
+          errors.ex_wgrad.value_or(0), errors.first_order.value_or(0)}) {
         if (!std::isfinite(value)) {
             fail_nonfinite(layer_name, fmt::format("the quantisation error of '{}'", recipe),
                            value);
@@ -220,6 +165,41 @@ std::vector<std::vector<std::array<Divergence, 3>>> estimate_slot_divergence(
     for_each_damage(
         statistics, recipes, estimator,
         [&](std::size_t l, std::size_t r, const LayerDamage& d) { result[l][r] = d.slots; });
+    return result;
+}
+
+Divergence estimate_plan_divergence(const ModelStatistics& statistics, const Plan& plan,
+                                    LossEstimator estimator) {
+    check_statistics(statistics);
+    const std::size_t layers = statistics.layers.size();
+    LossChange loss;
+    std::vector<double> variance(layers, 0.0);  // of the gradient of every layer
+    for (std::size_t l = 0; l < layers; ++l) {
+        if (!statistics.table[l].candidate) continue;
+        const LayerStatistics& layer = statistics.layers[l];
+        const std::string& name = statistics.table[l].name;
+        const LossChange change =
+            loss_change(layer, name, plan.recipe(name, Slot::kFprop), estimator);
+        loss.shift += change.shift;
+        loss.spread = std::hypot(loss.spread, change.spread);
+        std::array<double, 3> errors{};
+        for (const Slot slot : kSlots) {
+            const auto slot_errors = quantisation_errors(layer, name, plan.recipe(name, slot));
+            const auto i = static_cast<std::size_t>(slot);
+            errors[i] = result_errors(layer, slot_errors)[i];
+        }
+        for (std::size_t k = 0; k < layers; ++k) {
+            for (const double part : gradient_errors(layer, l, k, errors)) variance[k] += part;
+        }
+    }
+    Divergence result{.loss = ratio(loss.size(), std::abs(statistics.loss))};
+    for (std::size_t k = 0; k < layers; ++k) {
+        result.weight += update_change(statistics, k) * std::sqrt(variance[k]);
+    }
+    if (!std::isfinite(result.loss) || !std::isfinite(result.weight)) {
+        fail_nonfinite("the whole model", "the divergence of the plan",
+                       std::isfinite(result.loss) ? result.weight : result.loss);
+    }
     return result;
 }
 

@@ -6,14 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "subbyte/plan/statistics.h"
+#include "subbyte/plan/estimator.h"
+#include "subbyte/plan/plan.h"
 
 namespace subbyte::plan {
-
-enum class LossEstimator {
-    kNormOnly,    // sqrt(|dX|^2 |E_X|^2 / (T K) + |dW|^2 |E_W|^2 / (N K))
-    kFirstOrder,  // |<dX, E_X> + <dW, E_W>|, measured on the tensors
-};
 
 // Damage that one recipe does in one layer, both parts normalised.
 struct Divergence {
@@ -49,6 +45,12 @@ std::vector<std::vector<Divergence>> estimate_divergence(const ModelStatistics& 
 std::vector<std::vector<std::array<Divergence, 3>>> estimate_slot_divergence(
     const ModelStatistics& statistics, const std::vector<std::string>& recipes,
     LossEstimator estimator);
+
+// The damage of a whole plan, every slot in its recipe: shifts of the loss add up, and squares of
+// spreads; at every layer that is reached, squared errors of gradients add up. Less than the sum of
+// the layers' divergences. Errors as above.
+Divergence estimate_plan_divergence(const ModelStatistics& statistics, const Plan& plan,
+                                    LossEstimator estimator);
 
 // Error norms of a layer under a recipe: all 0 for a recipe that quantises nothing below BF16.
 // Error kUsage when they were not measured, kDiverged when one is not finite.

@@ -58,12 +58,19 @@ nlohmann::json layer_to_json(const LayerInfo& info, const LayerStatistics& layer
                         {"forward", layer.forward},
                         {"errors", nlohmann::json::object()}};
     for (const Field& field : kFields) json[field.name] = layer.*field.member;
+    if (layer.outer) json["outer"] = *layer.outer;
+    if (layer.curvature) json["curvature"] = *layer.curvature;
     for (const auto& [recipe, errors] : layer.errors) {
         nlohmann::json entry{{"ex", errors.ex}, {"ew", errors.ew}, {"eg", errors.eg}};
         for (const OptionalField& field : kOptionalErrors) {
             if (const auto& value = errors.*field.member) entry[field.name] = *value;
         }
-        if (errors.has_first_order) entry["first_order"] = errors.first_order;
+        if (errors.first_order) entry["first_order"] = *errors.first_order;
+        if (errors.output) {
+            entry["output"] = {{"squared", errors.output->squared},
+                               {"elements", errors.output->elements},
+                               {"tokens", errors.output->tokens}};
+        }
         json["errors"][recipe] = std::move(entry);
     }
     return json;
@@ -96,8 +103,10 @@ LayerStatistics layer_from_json(const JsonReader& reader, std::size_t layers) {
     for (const Field& field : kFields) layer.*field.member = reader[field.name].number(0);
     layer.backward = read_gains(reader["backward"], layers);
     layer.forward = read_gains(reader["forward"], layers);
+    if (reader.has("outer")) layer.outer = reader["outer"].number(0);
+    if (reader.has("curvature")) layer.curvature = reader["curvature"].number();
     const JsonReader errors = reader["errors"];
-    std::vector<std::string> members{"ex", "ew", "eg", "first_order"};
+    std::vector<std::string> members{"ex", "ew", "eg", "first_order", "output"};
     for (const OptionalField& field : kOptionalErrors) members.emplace_back(field.name);
     for (const std::string& recipe : errors.keys()) {
         const JsonReader entry = errors[recipe];
@@ -109,8 +118,13 @@ LayerStatistics layer_from_json(const JsonReader& reader, std::size_t layers) {
         for (const OptionalField& field : kOptionalErrors) {
             if (entry.has(field.name)) e.*field.member = entry[field.name].number(0);
         }
-        e.has_first_order = entry.has("first_order");
-        if (e.has_first_order) e.first_order = entry["first_order"].number();
+        if (entry.has("first_order")) e.first_order = entry["first_order"].number();
+        if (!entry.has("output")) continue;
+        const JsonReader output = entry["output"];
+        output.allow({"squared", "elements", "tokens"});
+        e.output = {.squared = output["squared"].number(0),
+                    .elements = output["elements"].number(0),
+                    .tokens = output["tokens"].number(0)};
     }
     return layer;
 }
@@ -136,9 +150,9 @@ ModelStatistics statistics_from_json(const nlohmann::json& json) {
     const JsonReader reader(json, "statistics");
     reader.allow({"version", "step", "loss", "layers"});
     reader["version"].integer(1, 1);
-    std::vector<std::string> members{"name",         "type",    "block",     "in_features",
-                                     "out_features", "tokens",  "candidate", "stage",
-                                     "backward",     "forward", "errors"};
+    std::vector<std::string> members{
+        "name",  "type",     "block",   "in_features", "out_features", "tokens",   "candidate",
+        "stage", "backward", "forward", "errors",      "outer",        "curvature"};
     for (const Field& field : kFields) members.emplace_back(field.name);
 
     ModelStatistics statistics;

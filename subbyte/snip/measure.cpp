@@ -41,8 +41,8 @@ Measurement measure(const StatisticsSink& sink, nn::Precision& precision,
 
     if (options.replay) {
         const Stopwatch probe_watch;
-        result.probe_passes = measure_gains(options.replay, precision, weights, options.probe,
-                                            options.high, statistics);
+        result.probe_passes = measure_gains(options.replay, precision, weights, optimizer,
+                                            options.probe, options.high, statistics);
         if (options.loss != 0) statistics.loss = options.loss;
         result.probe_seconds = probe_watch.seconds();
     }

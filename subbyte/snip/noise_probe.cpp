@@ -3,13 +3,14 @@
 #include "subbyte/snip/noise_probe.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros_like.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <map>
 #include <utility>
 
+#include "subbyte/core/error.h"
+#include "subbyte/core/nearest.h"
 #include "subbyte/ops/gaussian.h"
 #include "subbyte/ops/noise_role.h"
 #include "subbyte/ops/reduce.h"
@@ -18,56 +19,64 @@
 namespace subbyte::snip {
 namespace {
 
-enum class Where { kForward, kBackward };
+enum class Noise { kNone, kForward, kNegatedForward, kBackward };
 
-// Adds noise to Y (forward) or dX (backward) of the chosen layers and remembers how much.
+// Adds noise to Y (forward) or dX (backward) of the chosen layers and remembers how much. One
+// injector serves all passes: the graph of the first one is gone through again with other noise.
 class NoiseInjector : public ops::LinearObserver {
 public:
-    NoiseInjector(Where where, std::vector<bool> chosen, const ProbeOptions& options)
-        : where_(where),
-          chosen_(std::move(chosen)),
-          options_(options),
-          squared_(chosen_.size()),
-          rows_(chosen_.size()) {}
+    NoiseInjector(std::size_t layers, const ProbeOptions& options)
+        : options_(options), chosen_(layers), squared_(layers), rows_(layers) {}
+
+    void set(Noise noise, const std::vector<std::size_t>& layers) {
+        noise_ = noise;
+        chosen_.assign(chosen_.size(), false);
+        squared_.assign(squared_.size(), 0.0);
+        for (const std::size_t layer : layers) chosen_[layer] = true;
+    }
 
     void on_forward(std::uint32_t layer, const at::Tensor&, const at::Tensor&,
                     at::Tensor& y) override {
         rows_[layer] = static_cast<double>(y.size(0));
-        if (where_ == Where::kForward && chosen_[layer]) disturb(layer, y, ops::kProbeForwardRole);
+        if (disturbs_forward(layer)) squared_[layer] += disturb(layer, y, ops::kProbeForwardRole);
     }
 
     void on_discarded_forward(std::uint32_t layer, const at::Tensor&, const at::Tensor&,
                               at::Tensor& y) override {
-        const double counted = squared_[layer];
-        if (where_ == Where::kForward && chosen_[layer]) disturb(layer, y, ops::kProbeForwardRole);
-        squared_[layer] = counted;
+        if (disturbs_forward(layer)) disturb(layer, y, ops::kProbeForwardRole);
     }
 
     void on_backward(std::uint32_t layer, const at::Tensor&, at::Tensor& dx,
                      const at::Tensor&) override {
-        if (where_ == Where::kBackward && chosen_[layer] && dx.defined()) {
-            disturb(layer, dx, ops::kProbeBackwardRole);
+        if (noise_ == Noise::kBackward && chosen_[layer] && dx.defined()) {
+            squared_[layer] += disturb(layer, dx, ops::kProbeBackwardRole);
         }
     }
 
-    double noise_norm(std::size_t layer) const { return std::sqrt(squared_[layer]); }
+    double squared_noise(std::size_t layer) const { return squared_[layer]; }
     double rows(std::size_t layer) const { return rows_[layer]; }
 
 private:
-    void disturb(std::uint32_t layer, at::Tensor& tensor, std::uint16_t role) {
-        at::NoGradGuard no_grad;
-        const double norm = ops::norm(tensor);
-        if (norm == 0 || tensor.numel() == 0) return;
-        const at::Tensor noise =
-            ops::gaussian(tensor.sizes(), {options_.seed, 0, layer, role})
-                .mul_(options_.scale * norm / std::sqrt(static_cast<double>(tensor.numel())));
-        squared_[layer] += ops::squared_norm(noise);
-        tensor.add_(noise);
+    bool disturbs_forward(std::uint32_t layer) const {
+        return chosen_[layer] && (noise_ == Noise::kForward || noise_ == Noise::kNegatedForward);
     }
 
-    Where where_;
-    std::vector<bool> chosen_;
+    // Returns |noise|^2.
+    double disturb(std::uint32_t layer, at::Tensor& tensor, std::uint16_t role) const {
+        at::NoGradGuard no_grad;
+        const double norm = ops::norm(tensor);
+        if (norm == 0 || tensor.numel() == 0) return 0;
+        const double sign = noise_ == Noise::kNegatedForward ? -1.0 : 1.0;
+        const at::Tensor noise = ops::gaussian(tensor.sizes(), {options_.seed, 0, layer, role})
+                                     .mul_(sign * options_.scale * norm /
+                                           std::sqrt(static_cast<double>(tensor.numel())));
+        tensor.add_(noise);
+        return ops::squared_norm(noise);
+    }
+
     ProbeOptions options_;
+    Noise noise_ = Noise::kNone;
+    std::vector<bool> chosen_;
     std::vector<double> squared_, rows_;
 };
 
@@ -88,63 +97,94 @@ std::vector<std::vector<std::size_t>> groups_of(const plan::LayerTable& table, P
     return result;
 }
 
+constexpr std::pair<Probes, const char*> kNames[] = {{Probes::kNone, "none"},
+                                                     {Probes::kShared, "shared"},
+                                                     {Probes::kBlock, "block"},
+                                                     {Probes::kLayer, "layer"}};
+
 }  // namespace
 
-Gradients gradients_of(const LossFunction& loss, const std::vector<at::Tensor>& weights) {
-    at::AutoGradMode enable(true);
-    const at::Tensor value = loss();
-    Gradients result;
-    result.loss = value.item<double>();
-    result.gradients = torch::autograd::grad({value}, weights, {}, /*retain_graph=*/false,
-                                             /*create_graph=*/false, /*allow_unused=*/true);
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-        if (!result.gradients[i].defined())
-            result.gradients[i] = at::zeros_like(weights[i].detach());
+std::string_view probes_name(Probes probes) {
+    for (const auto& [value, name] : kNames) {
+        if (value == probes) return name;
     }
-    return result;
+    throw Error(ErrorCode::kInternal, "probes without a name");
+}
+
+std::vector<std::string> probes_names() {
+    std::vector<std::string> names;
+    for (const auto& [value, name] : kNames) names.emplace_back(name);
+    return names;
+}
+
+Probes probes_from_name(std::string_view name) {
+    for (const auto& [value, known] : kNames) {
+        if (name == known) return value;
+    }
+    throw Error(ErrorCode::kUsage, fmt::format("unknown kind of noise probes '{}'", name),
+                nearest_hint(name, probes_names()));
 }
 
 int measure_gains(const LossFunction& loss, nn::Precision& precision,
-                  const std::vector<at::Tensor>& weights, const ProbeOptions& options,
-                  const std::string& high, plan::ModelStatistics& statistics) {
+                  const std::vector<at::Tensor>& weights, const optim::Optimizer& optimizer,
+                  const ProbeOptions& options, const std::string& high,
+                  plan::ModelStatistics& statistics) {
     if (options.probes == Probes::kNone) return 0;
     const plan::LayerTable& table = precision.table();
-    PlanGuard guard(precision);
+    const PlanGuard guard(precision);
+    const StoredGradients kept(optimizer);
     precision.set_plan(plan::uniform_plan(table, high));
+    NoiseInjector injector(table.size(), options);
+    precision.observer = &injector;
 
-    precision.observer = nullptr;
-    const Gradients base = gradients_of(loss, weights);
-    statistics.loss = base.loss;
+    const at::Tensor base_loss = loss_with_graph(loss);
+    const std::vector<at::Tensor> base = take_gradients(base_loss, weights, /*keep_graph=*/true);
+    statistics.loss = base_loss.item<double>();
     int passes = 1;
     for (const std::vector<std::size_t>& group : groups_of(table, options.probes)) {
-        std::vector<bool> chosen(table.size(), false);
-        for (const std::size_t layer : group) chosen[layer] = true;
-        for (const Where where : {Where::kForward, Where::kBackward}) {
-            NoiseInjector injector(where, chosen, options);
-            precision.observer = &injector;
-            const Gradients disturbed = gradients_of(loss, weights);
-            ++passes;
-            std::vector<double> change(table.size());
+        const auto groups_layers = static_cast<double>(group.size());
+        // |change of dW_k| / |noise at a layer of the group|, for all k.
+        const auto gains = [&](const std::vector<at::Tensor>& disturbed, std::size_t layer,
+                               double factor) {
+            std::vector<double> result(table.size(), 0.0);
+            const double noise = std::sqrt(injector.squared_noise(layer) * groups_layers);
+            if (noise == 0) return result;
             for (std::size_t k = 0; k < table.size(); ++k) {
-                change[k] = ops::difference_norm(disturbed.gradients[k], base.gradients[k]);
+                result[k] = factor * ops::difference_norm(disturbed[k], base[k]) / noise;
             }
-            for (const std::size_t layer : group) {
-                const double noise =
-                    injector.noise_norm(layer) * std::sqrt(static_cast<double>(group.size()));
-                // With fewer tokens in the probe than in the step, the mean loss divides by fewer:
-                // an error in Y moves a gradient by 1 / tokens, one in dX is already scaled.
-                const double tokens = statistics.layers[layer].t > 0
-                                          ? injector.rows(layer) / statistics.layers[layer].t
-                                          : 1.0;
-                std::vector<double>& gains = where == Where::kForward
-                                                 ? statistics.layers[layer].forward
-                                                 : statistics.layers[layer].backward;
-                gains.assign(table.size(), 0.0);
-                if (noise == 0) continue;
-                for (std::size_t k = 0; k < table.size(); ++k) {
-                    gains[k] = change[k] / noise * (where == Where::kForward ? tokens : 1.0);
-                }
+            return result;
+        };
+        injector.set(Noise::kForward, group);
+        const at::Tensor plus = loss_with_graph(loss);
+        std::vector<at::Tensor> disturbed = take_gradients(plus, weights, /*keep_graph=*/false);
+        ++passes;
+        for (const std::size_t layer : group) {
+            // With fewer tokens in the probe than in the step, the mean loss divides by fewer: an
+            // error in Y moves a gradient by 1 / tokens, one in dX is already scaled.
+            plan::LayerStatistics& s = statistics.layers[layer];
+            const double tokens = s.t > 0 ? injector.rows(layer) / s.t : 1.0;
+            s.forward = gains(disturbed, layer, tokens);
+        }
+        disturbed.clear();
+        if (options.curvature) {
+            std::vector<double> noise;
+            for (const std::size_t layer : group) noise.push_back(injector.squared_noise(layer));
+            injector.set(Noise::kNegatedForward, group);
+            const at::NoGradGuard no_grad;
+            const double minus = loss().item<double>();
+            ++passes;
+            const double change = plus.item<double>() + minus - 2 * statistics.loss;
+            for (std::size_t i = 0; i < group.size(); ++i) {
+                plan::LayerStatistics& s = statistics.layers[group[i]];
+                const double tokens = s.t > 0 ? injector.rows(group[i]) / s.t : 1.0;
+                s.curvature = noise[i] == 0 ? 0 : tokens * change / (noise[i] * groups_layers);
             }
+        }
+        injector.set(Noise::kBackward, group);
+        disturbed = take_gradients(base_loss, weights, /*keep_graph=*/true);
+        ++passes;
+        for (const std::size_t layer : group) {
+            statistics.layers[layer].backward = gains(disturbed, layer, 1.0);
         }
     }
     return passes;

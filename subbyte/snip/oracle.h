@@ -8,14 +8,16 @@
 #include "subbyte/nn/precision.h"
 #include "subbyte/optim/optimizer.h"
 #include "subbyte/plan/divergence.h"
-#include "subbyte/snip/noise_probe.h"
+#include "subbyte/snip/gradients.h"
 
 namespace subbyte::snip {
 
-// Brute force: what quantising really does on this batch, with nothing estimated. The reference
-// that every estimator is tested against.
+// Brute force: what quantising really does, with nothing estimated. The reference that every
+// estimator is tested against. Every batch stands for a step of its own; changes of the loss are
+// averaged with their signs (most of a single batch's change is chance), changes of weights as they
+// are.
 struct Oracle {
-    const LossFunction& loss;
+    const std::vector<LossFunction>& batches;
     nn::Precision& precision;
     const optim::Optimizer& optimizer;
     const std::vector<at::Tensor>& weights;  // of the layers in the table
@@ -25,9 +27,10 @@ struct Oracle {
     // DW = mean over layers of |W'_k - W_k| / |W_k| after one optimizer step, clipping included.
     plan::Divergence of(const plan::Plan& plan) const;
 
-    // [layer][recipe]: the layer alone in that recipe. Layers that are no candidates are zero.
-    std::vector<std::vector<plan::Divergence>> per_layer(
-        const std::vector<std::string>& recipes) const;
+    // [layer][recipe]: the layer alone in that recipe. Layers that are no candidates are zero. With
+    // `keep_sign` DL is negative where the loss became less.
+    std::vector<std::vector<plan::Divergence>> per_layer(const std::vector<std::string>& recipes,
+                                                         bool keep_sign = false) const;
 };
 
 }  // namespace subbyte::snip

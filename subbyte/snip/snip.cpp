@@ -83,7 +83,7 @@ SNIP::SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions op
       precision_(nn::attach_precision(model, options_.keep_high, options_.high)),
       weights_(nn::layer_weights(model, *precision_)),
       sink_(precision_->table().size(), options_.recipes,
-            options_.estimator == plan::LossEstimator::kFirstOrder),
+            plan::needs_of(options_.estimator)),
       noise_sink_(*precision_, sink_),
       control_(options_.control, options_.recipes, options_.high, options_.warmup_steps,
                options_.total_steps) {
@@ -220,7 +220,8 @@ void SNIP::collect_stats(const SnipInput& input) {
                        .loss = input.loss,
                        .replay = probed ? input.replay : snip::LossFunction{},
                        .probe = {options_.probes, options_.probe_scale,
-                                 options_.seed + static_cast<std::uint64_t>(step_)},
+                                 options_.seed + static_cast<std::uint64_t>(step_),
+                                 plan::needs_of(options_.estimator).curvature},
                        .high = options_.high});
     statistics_ = measurement.statistics;
     event.probe_passes = measurement.probe_passes;

@@ -2,11 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "subbyte/snip/statistics_sink.h"
 
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "subbyte/core/clock.h"
 #include "subbyte/ops/quantized_tensor.h"
 #include "subbyte/ops/reduce.h"
+#include "subbyte/snip/row_products.h"
 
 namespace subbyte::snip {
 namespace {
@@ -34,8 +38,8 @@ double squared_error(const at::Tensor& x, const formats::QuantSpec& spec, std::u
 }  // namespace
 
 StatisticsSink::StatisticsSink(std::size_t layers, const std::vector<std::string>& recipes,
-                               bool first_order)
-    : first_order_(first_order), layers_(layers) {
+                               const plan::Needs& needs, std::int64_t sampled_rows)
+    : needs_(needs), sampled_rows_(sampled_rows), layers_(layers) {
     for (const std::string& name : recipes) {
         plan::Recipe recipe = plan::find_recipe(name);
         if (!recipe.is_high_precision()) recipes_.push_back(std::move(recipe));
@@ -74,7 +78,7 @@ void StatisticsSink::on_forward(std::uint32_t index, const at::Tensor& x, const 
         errors.ew = squared_error(w, recipe[Slot::kFprop].b, index);
         errors.ew_dgrad = squared_error(w.t(), recipe[Slot::kDgrad].b, index);
     }
-    if (first_order_) layer.inputs.push_back(x);
+    if (needs_.first_order || needs_.outputs || needs_.outer) layer.pending.push_back(keep(x));
     seconds_ += watch.seconds();
 }
 
@@ -90,20 +94,71 @@ void StatisticsSink::on_backward(std::uint32_t index, const at::Tensor& g, at::T
     }
     // Backward passes of a layer come in the order of its forward passes: one micro-batch at a
     // time.
-    if (first_order_ && !layer.inputs.empty()) {
-        const at::Tensor x = layer.inputs.front();
-        layer.inputs.erase(layer.inputs.begin());
-        for (std::size_t r = 0; r < recipes_.size(); ++r) {
-            const plan::SlotRecipe& slot = recipes_[r][Slot::kFprop];
-            double term = 0;
-            if (dx.defined()) term += ops::dot(dx, quantised(x, slot.a, index).sub(x));
-            if (dw.defined()) {
-                term += ops::dot(dw, quantised(layer.weight, slot.b, index).sub(layer.weight));
-            }
-            layer.errors[r].first_order += term;
-        }
+    if (!layer.pending.empty()) {
+        const Pending pending = layer.pending.front();
+        layer.pending.erase(layer.pending.begin());
+        if (needs_.first_order) add_first_order(layer, index, pending.x, dx, dw);
+        if (pending.sample.defined()) add_sample(layer, index, pending, g);
     }
     seconds_ += watch.seconds();
+}
+
+StatisticsSink::Pending StatisticsSink::keep(const at::Tensor& x) const {
+    Pending pending;
+    if (needs_.first_order) pending.x = x;
+    const std::int64_t tokens = x.size(0), count = std::min(tokens, sampled_rows_);
+    if (count == 0 || (!needs_.outputs && !needs_.outer)) return pending;
+    pending.rows = at::empty({count}, at::kLong);
+    auto* row = pending.rows.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < count; ++i) {
+        // One token of each of `count` equal parts, at places that do not repeat with the length
+        // of a sequence (the golden ratio's multiples).
+        const double place = static_cast<double>(i) * 0.6180339887498949;
+        row[i] =
+            static_cast<std::int64_t>((static_cast<double>(i) + place - std::floor(place)) *
+                                      static_cast<double>(tokens) / static_cast<double>(count));
+    }
+    pending.sample = x.index_select(0, pending.rows);
+    pending.scale = static_cast<double>(tokens) / static_cast<double>(count);
+    return pending;
+}
+
+void StatisticsSink::add_first_order(Layer& layer, std::uint32_t index, const at::Tensor& x,
+                                     const at::Tensor& dx, const at::Tensor& dw) {
+    for (std::size_t r = 0; r < recipes_.size(); ++r) {
+        const plan::SlotRecipe& slot = recipes_[r][Slot::kFprop];
+        double term = 0;
+        if (dx.defined() && has_error(slot.a)) {
+            term += ops::dot(dx, quantised(x, slot.a, index).sub(x));
+        }
+        if (dw.defined() && has_error(slot.b)) {
+            term += ops::dot(dw, quantised(layer.weight, slot.b, index).sub(layer.weight));
+        }
+        layer.errors[r].first_order += term;
+    }
+}
+
+void StatisticsSink::add_sample(Layer& layer, std::uint32_t index, const Pending& pending,
+                                const at::Tensor& g) {
+    const at::Tensor& x = pending.sample;
+    const at::Tensor sampled_g = g.index_select(0, pending.rows);
+    if (needs_.outer) layer.outer += pending.scale * outer_norms(sampled_g, x);
+    if (!needs_.outputs) return;
+    const formats::QuantSpec exact;
+    const auto packed = [&](const at::Tensor& tensor, const formats::QuantSpec& spec) {
+        return ops::quantize(tensor, has_error(spec) ? spec : exact,
+                             {.seed = 0, .step = 0, .layer = index, .role = 0});
+    };
+    const at::Tensor y = ops::gemm(packed(x, exact), packed(layer.weight, exact));
+    for (std::size_t r = 0; r < recipes_.size(); ++r) {
+        const plan::SlotRecipe& slot = recipes_[r][Slot::kFprop];
+        const at::Tensor error = ops::gemm(packed(x, slot.a), packed(layer.weight, slot.b)).sub_(y);
+        const RowProducts products = row_products(sampled_g, error);
+        auto& output = layer.errors[r].output;
+        output.squared += pending.scale * products.squared;
+        output.elements += pending.scale * products.elements;
+        output.tokens += pending.scale * products.rows;
+    }
 }
 
 std::vector<plan::LayerStatistics> StatisticsSink::statistics() const {
@@ -118,6 +173,7 @@ std::vector<plan::LayerStatistics> StatisticsSink::statistics() const {
         s.t = layer.rows;
         s.k = layer.in;
         s.n = layer.out;
+        if (needs_.outer) s.outer = layer.outer;
         for (std::size_t r = 0; r < recipes_.size(); ++r) {
             plan::LayerStatistics::Errors& errors = s.errors[recipes_[r].name];
             errors.ex = std::sqrt(layer.errors[r].ex);
@@ -126,8 +182,8 @@ std::vector<plan::LayerStatistics> StatisticsSink::statistics() const {
             errors.ew_dgrad = std::sqrt(layer.errors[r].ew_dgrad);
             errors.eg_wgrad = std::sqrt(layer.errors[r].eg_wgrad);
             errors.ex_wgrad = std::sqrt(layer.errors[r].ex_wgrad);
-            errors.first_order = layer.errors[r].first_order;
-            errors.has_first_order = first_order_;
+            if (needs_.first_order) errors.first_order = layer.errors[r].first_order;
+            if (needs_.outputs) errors.output = layer.errors[r].output;
         }
         result.push_back(std::move(s));
     }

@@ -8,18 +8,23 @@
 #include <vector>
 
 #include "subbyte/ops/linear_observer.h"
+#include "subbyte/plan/estimator.h"
 #include "subbyte/plan/recipe.h"
 #include "subbyte/plan/statistics.h"
 
 namespace subbyte::snip {
 
 // Collects the numbers of plan::LayerStatistics while an ordinary iteration runs. Micro-batches are
-// joined: squared norms and inner products add up. Keeps the inputs X until their backward pass
-// only when first-order terms are asked for.
+// joined: squared norms and inner products add up. Between forward and backward it keeps X only for
+// the first-order term, and for output errors and the Fisher trace `sampled_rows` tokens of X.
 class StatisticsSink : public ops::LinearObserver {
 public:
+    // Tokens of a micro-batch whose output errors stand for all.
+    static constexpr std::int64_t kSampledRows = 256;
+
     // Errors are measured for every recipe of `recipes` that quantises.
-    StatisticsSink(std::size_t layers, const std::vector<std::string>& recipes, bool first_order);
+    StatisticsSink(std::size_t layers, const std::vector<std::string>& recipes,
+                   const plan::Needs& needs, std::int64_t sampled_rows = kSampledRows);
 
     void reset();
     void on_forward(std::uint32_t layer, const at::Tensor& x, const at::Tensor& w,
@@ -36,17 +41,29 @@ private:
     struct Errors {
         double ex = 0, ew = 0, eg = 0, ew_dgrad = 0, eg_wgrad = 0, ex_wgrad = 0;  // squared
         double first_order = 0;  // signed inner products
+        plan::LayerStatistics::Errors::OutputError output;
+    };
+    // What is kept of a micro-batch until its backward pass.
+    struct Pending {
+        at::Tensor x, rows, sample;  // X; numbers of the sampled tokens, and their X
+        double scale = 1;            // tokens per sampled token
     };
     struct Layer {
         double x = 0, w = 0, y = 0, g = 0, dx = 0;  // squared norms
-        double rows = 0, in = 0, out = 0;
+        double rows = 0, in = 0, out = 0, outer = 0;
         std::vector<Errors> errors;  // parallel to recipes_
         at::Tensor weight;
-        std::vector<at::Tensor> inputs;  // X of micro-batches whose backward has not run
+        std::vector<Pending> pending;
     };
 
+    Pending keep(const at::Tensor& x) const;
+    void add_first_order(Layer& layer, std::uint32_t index, const at::Tensor& x,
+                         const at::Tensor& dx, const at::Tensor& dw);
+    void add_sample(Layer& layer, std::uint32_t index, const Pending& pending, const at::Tensor& g);
+
     std::vector<plan::Recipe> recipes_;
-    bool first_order_;
+    plan::Needs needs_;
+    std::int64_t sampled_rows_;
     std::vector<Layer> layers_;
     double seconds_ = 0;
 };

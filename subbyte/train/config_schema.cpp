@@ -43,7 +43,7 @@ Names optimizers() { return {"adamw", "stable-spam"}; }
 Names schedules() { return {"cosine", "linear", "constant"}; }
 Names spam_variants() { return {"clean", "official"}; }
 Names tokenizers() { return {"sentencepiece", "bytes"}; }
-Names estimators() { return {"norm-only", "first-order"}; }
+Names estimators() { return plan::estimator_names(); }
 Names probe_kinds() { return {"none", "block", "layer", "shared"}; }
 Names resumes() { return {"auto", "never"}; }
 Names slots() { return {"fprop", "dgrad", "wgrad"}; }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@
 #include "subbyte/io/json_file.h"
 #include "subbyte/nn/attach.h"
 #include "subbyte/plan/cost_model.h"
+#include "subbyte/plan/statistics_check.h"
 #include "subbyte/train/config_reader.h"
 #include "subbyte/train/optimizer_setup.h"
 #include "subbyte/train/precision_setup.h"
@@ -26,11 +28,16 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kFillSteps = 8;
 
 void check(const CheckpointOptions& options) {
-    if (options.batch_size >= 1 && options.seq_len >= 1 && options.batches >= 1) return;
-    throw Error(ErrorCode::kUsage,
-                fmt::format("plan: batch size {}, sequence length {}, {} batches",
-                            options.batch_size, options.seq_len, options.batches),
-                "each must be at least 1");
+    if (options.batch_size >= 1 && options.seq_len >= 1 && options.batches >= 1 &&
+        options.measured_batches >= 1) {
+        return;
+    }
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("plan: batch size {}, sequence length {}, {} measured batches, {} "
+                    "batches to evaluate on",
+                    options.batch_size, options.seq_len, options.measured_batches, options.batches),
+        "each must be at least 1");
 }
 
 std::vector<MicroBatch> read_batches(const data::Windows& windows, const CheckpointOptions& options,
@@ -42,7 +49,7 @@ std::vector<MicroBatch> read_batches(const data::Windows& windows, const Checkpo
                     "give a longer text, or a smaller --batch-size or --seq-len");
     }
     const std::int64_t full = windows.count() / options.batch_size;
-    const std::int64_t wanted = 1 + std::max(options.batches, kFillSteps);
+    const std::int64_t wanted = options.measured_batches + std::max(options.batches, kFillSteps);
     std::vector<MicroBatch> batches;
     for (std::int64_t i = 0; i < std::min(full, wanted); ++i) {
         batches.push_back(to_tensors(windows.range(i * options.batch_size, options.batch_size)));
@@ -70,6 +77,7 @@ PlannedCheckpoint::PlannedCheckpoint(const std::string& dir, const std::string& 
                     "give a smaller --seq-len");
     }
     batches_ = read_batches(text_windows(dir, text, options_.seq_len), options_, text);
+    measured_ = std::min(batches_.size(), static_cast<std::size_t>(options_.measured_batches));
     model_.precision->seed = options_.seed;
     const std::optional<Config> run = run_configuration(dir);
     if (run) fix_layers(run->precision, *model_.precision);
@@ -127,12 +135,36 @@ void PlannedCheckpoint::fill_moments() {
                     defaults.optim.lr, steps));
 }
 
-snip::Measurement PlannedCheckpoint::measure() {
+snip::LossFunction PlannedCheckpoint::mean_loss(const at::Tensor& ids, const at::Tensor& targets) {
+    return [this, ids, targets] {
+        const ops::SummedLoss part = model_.model->loss(ids, targets);
+        return part.sum.div(static_cast<double>(std::max<std::int64_t>(1, part.count)));
+    };
+}
+
+snip::Measurement PlannedCheckpoint::measure() { return measure(options_.needs, options_.probes); }
+
+snip::Measurement PlannedCheckpoint::measure(const plan::Needs& needs, snip::Probes probes) {
+    snip::Measurement result;
+    std::vector<plan::ModelStatistics> steps;
+    for (std::size_t b = 0; b < measured_; ++b) {
+        snip::Measurement one =
+            measure_batch(batches_[b], needs, b == 0 ? probes : snip::Probes::kNone);
+        result.probe_passes += one.probe_passes;
+        result.statistics_seconds += one.statistics_seconds;
+        result.probe_seconds += one.probe_seconds;
+        steps.push_back(std::move(one.statistics));
+    }
+    result.statistics = plan::average(steps);
+    return result;
+}
+
+snip::Measurement PlannedCheckpoint::measure_batch(const MicroBatch& batch,
+                                                   const plan::Needs& needs, snip::Probes probes) {
     nn::Precision& precision = *model_.precision;
     precision.set_plan(plan::uniform_plan(precision.table(), "bf16"));
-    snip::StatisticsSink sink(precision.table().size(), options_.recipes, options_.first_order);
+    snip::StatisticsSink sink(precision.table().size(), options_.recipes, needs);
     precision.observer = &sink;
-    const MicroBatch& batch = batches_.front();
     AccumulatedLoss mean;
     try {
         mean = accumulate_gradients(loss(), {batch}, precision);
@@ -142,29 +174,79 @@ snip::Measurement PlannedCheckpoint::measure() {
     }
     precision.observer = nullptr;
     const std::int64_t rows = (batch.ids.size(0) + 3) / 4;
-    const at::Tensor ids = batch.ids.narrow(0, 0, rows), targets = batch.targets.narrow(0, 0, rows);
-    const auto replay = [&] {
-        const ops::SummedLoss part = model_.model->loss(ids, targets);
-        return part.sum.div(static_cast<double>(part.count));
-    };
-    snip::Measurement result =
-        snip::measure(sink, precision, nn::layer_weights(*model_.model, precision), *optimizer_,
-                      {.step = optimizer_->steps() + optimizer_->skipped(),
-                       .loss = mean.mean,
-                       .replay = replay,
-                       .probe = {options_.probes, options_.probe_scale, options_.seed}});
+    snip::Measurement result = snip::measure(
+        sink, precision, nn::layer_weights(*model_.model, precision), *optimizer_,
+        {.step = optimizer_->steps() + optimizer_->skipped(),
+         .loss = mean.mean,
+         .replay = probes == snip::Probes::kNone
+                       ? snip::LossFunction{}
+                       : mean_loss(batch.ids.narrow(0, 0, rows), batch.targets.narrow(0, 0, rows)),
+         .probe = {.probes = probes,
+                   .scale = options_.probe_scale,
+                   .seed = options_.seed,
+                   .curvature = needs.curvature}});
     optimizer_->zero_grad();
+    plan::check_statistics(result.statistics);
     return result;
+}
+
+std::vector<MicroBatch> PlannedCheckpoint::evaluated_batches() const {
+    if (batches_.size() == measured_) return batches_;
+    const std::size_t end =
+        std::min(batches_.size(), measured_ + static_cast<std::size_t>(options_.batches));
+    return {batches_.begin() + static_cast<std::ptrdiff_t>(measured_),
+            batches_.begin() + static_cast<std::ptrdiff_t>(end)};
 }
 
 AccumulatedLoss PlannedCheckpoint::evaluate(const plan::Plan& plan) {
     model_.precision->set_plan(plan);
-    if (batches_.size() == 1) return train::evaluate(loss(), batches_, *model_.precision);
-    const std::size_t end =
-        std::min(batches_.size(), 1 + static_cast<std::size_t>(options_.batches));
-    return train::evaluate(
-        loss(), {batches_.begin() + 1, batches_.begin() + static_cast<std::ptrdiff_t>(end)},
-        *model_.precision);
+    return train::evaluate(loss(), evaluated_batches(), *model_.precision);
+}
+
+snip::Realised PlannedCheckpoint::realised(const plan::Plan& plan,
+                                           const plan::ModelStatistics& statistics,
+                                           plan::LossEstimator estimator) {
+    const std::vector<snip::LossFunction> batches{
+        mean_loss(batches_.front().ids, batches_.front().targets)};
+    const auto weights = nn::layer_weights(*model_.model, *model_.precision);
+    return snip::realised({batches, *model_.precision, *optimizer_, weights}, plan, statistics,
+                          estimator);
+}
+
+BruteForce PlannedCheckpoint::brute_force(const std::vector<std::string>& recipes) {
+    std::vector<snip::LossFunction> batches[2];
+    std::size_t count = 0;
+    for (const MicroBatch& batch : evaluated_batches()) {
+        batches[count++ % 2].push_back(mean_loss(batch.ids, batch.targets));
+    }
+    const auto weights = nn::layer_weights(*model_.model, *model_.precision);
+    BruteForce result;
+    for (int half = 0; half < 2; ++half) {
+        if (batches[half].empty()) continue;
+        result.halves[half] =
+            snip::Oracle{batches[half], *model_.precision, *optimizer_, weights}.per_layer(
+                recipes, /*keep_sign=*/true);
+    }
+    std::size_t candidates = 0;
+    for (const plan::LayerInfo& layer : table()) candidates += layer.candidate;
+    result.passes = static_cast<int>(count * (1 + candidates * recipes.size()));
+    result.all = result.halves[0];
+    for (std::size_t l = 0; l < result.all.size(); ++l) {
+        for (std::size_t r = 0; r < recipes.size(); ++r) {
+            double loss = 0, weight = 0;
+            for (int half = 0; half < 2; ++half) {
+                if (batches[half].empty()) continue;
+                plan::Divergence& d = result.halves[half][l][r];
+                const double share =
+                    static_cast<double>(batches[half].size()) / static_cast<double>(count);
+                loss += share * d.loss;
+                weight += share * d.weight;
+                d.loss = std::fabs(d.loss);
+            }
+            result.all[l][r] = {.loss = std::fabs(loss), .weight = weight};
+        }
+    }
+    return result;
 }
 
 std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics,
@@ -221,6 +303,15 @@ nlohmann::ordered_json to_json(const SolvedPlan& solved) {
                                 {"solve_seconds", r.seconds},
                                 {"notes", r.notes},
                                 {"plan", plan::to_json(r.plan)}};
+    if (solved.realised) {
+        const snip::Realised& realised = *solved.realised;
+        json["predicted_plan_loss"] = realised.predicted.loss;
+        json["predicted_plan_weight"] = realised.predicted.weight;
+        json["realised_loss"] = realised.real.loss;
+        json["realised_weight"] = realised.real.weight;
+        json["loss_factor"] = realised.loss_factor();
+        json["weight_factor"] = realised.weight_factor();
+    }
     // Without a plan there is nothing that these numbers could be of.
     for (const char* number : {"reached", "fp4_share", "effective_bits", "candidate_speedup",
                                "predicted_loss", "predicted_weight", "predicted", "plan"}) {

@@ -11,6 +11,7 @@
 #include "subbyte/optim/optimizer.h"
 #include "subbyte/plan/planner.h"
 #include "subbyte/snip/measure.h"
+#include "subbyte/snip/realised.h"
 #include "subbyte/train/config.h"
 #include "subbyte/train/text_evaluation.h"
 
@@ -27,6 +28,7 @@ struct SolvedPlan {
     plan::PlanResult result;
     double fp4_share = 0, bits = 0, speedup = 1;  // modelled, of the candidates
     std::optional<double> loss;  // mean loss with the plan in force, when it was evaluated
+    std::optional<snip::Realised> realised;
 };
 
 // One plan per method and target, methods outermost. Errors as make_plan().
@@ -35,12 +37,20 @@ std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics,
 
 struct CheckpointOptions {
     std::vector<std::string> recipes{"fp8", "fp4"};  // to measure the errors of
-    bool first_order = false;
+    plan::Needs needs;                               // of the estimator
     snip::Probes probes = snip::Probes::kBlock;
     double probe_scale = Config{}.precision.snip.probe_scale;
     std::int64_t batch_size = 8, seq_len = 256;
-    std::int64_t batches = 8;  // of an evaluation
+    std::int64_t measured_batches = 1;  // statistics are averaged over so many
+    std::int64_t batches = 8;           // of an evaluation
     std::uint64_t seed = 0;
+};
+
+// Divergences [layer][recipe] without any estimate: on all batches, and on two halves of them,
+// whose difference is what chance makes of it.
+struct BruteForce {
+    std::vector<std::vector<plan::Divergence>> all, halves[2];
+    int passes = 0;
 };
 
 // A model folder that plans are made for: measures, and evaluates plans.
@@ -55,13 +65,26 @@ public:
     PlannedCheckpoint(const std::string& dir, const std::string& text,
                       const CheckpointOptions& options);
 
-    // One BF16 iteration on the first batch of the text, then the noise probes on a quarter of it.
+    // One BF16 iteration on each of the first `measured_batches` batches of the text, then the
+    // noise probes on a quarter of the first one. Error kDiverged, with the layer and the tensor,
+    // when something is not finite.
     snip::Measurement measure();
+    // The same for another estimator and other probes than the options say.
+    snip::Measurement measure(const plan::Needs& needs, snip::Probes probes);
 
-    // Mean loss under a plan over the batches that follow the first one (the first one when there
-    // are no others). Layers that the plan does not name run in its fallback; the head in BF16, or
-    // as the run has it.
+    // Mean loss under a plan over the batches that follow the measured ones (those when there are
+    // no others). Layers that the plan does not name run in its fallback; the head in BF16, or as
+    // the run has it.
     AccumulatedLoss evaluate(const plan::Plan& plan);
+
+    // What the plan does to the loss and to an optimizer step on the first of the measured batches,
+    // and what was predicted. Two forward and backward passes.
+    snip::Realised realised(const plan::Plan& plan, const plan::ModelStatistics& statistics,
+                            plan::LossEstimator estimator);
+
+    // What every recipe does in every layer alone, on the batches of an evaluation. 1 + layers *
+    // recipes passes for each batch.
+    BruteForce brute_force(const std::vector<std::string>& recipes);
 
     const plan::LayerTable& table() const { return model_.precision->table(); }
     const std::vector<std::string>& notes() const { return notes_; }
@@ -70,10 +93,15 @@ private:
     void restore_optimizer(const std::optional<Config>& run);
     void fill_moments();
     ModelLoss loss();
+    std::vector<MicroBatch> evaluated_batches() const;
+    snip::LossFunction mean_loss(const at::Tensor& ids, const at::Tensor& targets);
+    snip::Measurement measure_batch(const MicroBatch& batch, const plan::Needs& needs,
+                                    snip::Probes probes);
 
     CheckpointOptions options_;
     EvaluationModel model_;
     std::vector<MicroBatch> batches_;
+    std::size_t measured_ = 1;  // so many of them
     std::unique_ptr<optim::Optimizer> optimizer_;
     std::vector<std::string> notes_;
 };

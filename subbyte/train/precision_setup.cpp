@@ -61,13 +61,9 @@ SnipOptions snip_options(const Config& config) {
     options.efficiency = plan::efficiency_from_name(s.efficiency);
     options.loss_weight = s.loss_weight;
     options.weight_weight = s.weight_weight;
-    options.estimator = s.estimator == "first-order" ? plan::LossEstimator::kFirstOrder
-                                                     : plan::LossEstimator::kNormOnly;
+    options.estimator = plan::estimator_from_name(s.estimator);
     options.squared = s.squared;
-    options.probes = s.probes == "none"     ? snip::Probes::kNone
-                     : s.probes == "shared" ? snip::Probes::kShared
-                     : s.probes == "layer"  ? snip::Probes::kLayer
-                                            : snip::Probes::kBlock;
+    options.probes = snip::probes_from_name(s.probes);
     options.probe_scale = s.probe_scale;
     options.solve_seconds = s.solve_seconds;
     options.seed = static_cast<std::uint64_t>(config.run.seed);

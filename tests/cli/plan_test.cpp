@@ -5,6 +5,7 @@
 // that run.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "tests/cli/program.h"
 
@@ -147,6 +148,13 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
     EXPECT_EQ(result["divergences"].size(), 3u * 7);
     for (const json& plan : result["plans"]) {
         EXPECT_NEAR(plan["loss"], result["evaluation"]["bf16_loss"], 0.5);
+        // What the plan does to the measured batch, and its prediction.
+        EXPECT_GT(plan["realised_weight"], 0);
+        EXPECT_NEAR(
+            plan["weight_factor"],
+            plan["realised_weight"].get<double>() / plan["predicted_plan_weight"].get<double>(),
+            1e-9);
+        EXPECT_LE(plan["predicted_plan_weight"], plan["predicted_weight"]);
     }
     EXPECT_EQ(json::parse(read_file(path("plan.json"))), result["plans"][0]["plan"]);
 
@@ -171,6 +179,13 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
         EXPECT_TRUE(missing[1][number].is_null()) << number;
     }
 
+    json other = json::parse(read_file(path("stats.json")));
+    other["layers"][4]["in_features"] = 31;
+    write("other.json", other.dump());
+    expect_error(run("plan r/checkpoints/latest --data text.txt --batch-size 4 --seq-len 32"
+                     " --from-stats other.json"),
+                 3, "linear layer 4 is 'model.layers.0.mlp.gate_proj' of 64 x 31");
+
     const Call text = run("plan --from-stats stats.json --layers");
     EXPECT_NE(text.out.find("model.layers.2.mlp.down_proj"), std::string::npos) << text.out;
 
@@ -187,6 +202,34 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
     expect_error(run("plan model --data text.txt --seq-len 64"), 2, "sequence length 64");
     expect_error(run("plan model --data text.txt --batch-size 9999 --seq-len 32"), 3,
                  "a batch needs 9999");
+}
+
+TEST_F(PlanVerb, EstimatorsAreComparedWithBruteForce) {
+    train_tiny_run("r");
+    const std::string compare =
+        "plan r/checkpoints/latest --data text.txt --batch-size 4 --seq-len 32 --batches 2"
+        " --options fp4 --compare-estimators";
+    const json result = run(compare + " --json").json();
+    EXPECT_EQ(result["brute_force"]["passes"], 2 * (1 + 3 * 7));
+    std::vector<std::string> names;
+    for (const json& row : result["estimators"]) {
+        names.push_back(row["estimator"]);
+        const json& quality = row["recipes"]["fp4"]["quality"];
+        EXPECT_LE(std::abs(quality["rank"].get<double>()), 1.0);
+        if (row["probes"] == "layer") {
+            EXPECT_GT(row["recipes"]["fp4"]["weight"]["rank"], 0.5) << row;
+            EXPECT_EQ(row["passes"], 1 + 2 * 3 * 7) << row;
+        }
+    }
+    for (const char* name : {"norm-only", "first-order", "second-order", "gradient-output",
+                             "fisher", "hessian-trace", "taylor", "min-abs-err", "min-rel-err"}) {
+        EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+    }
+    EXPECT_EQ(result["brute_force"]["layers"].size(), 3u * 7);
+    const Call text = run(compare);
+    EXPECT_NE(text.out.find("half the brute force"), std::string::npos) << text.out;
+    expect_error(run("plan r/checkpoints/latest --compare-estimators"), 2, "there is no --data");
+    expect_error(run(compare + " --target 0.5"), 2, "--target means nothing");
 }
 
 TEST_F(PlanVerb, ACheckpointKeepsTheRulesOfItsRunAndIsVerified) {

@@ -111,6 +111,27 @@ TEST(LinearLossGradient, MicroBatchesOfATiedWeightAddUp) {
     EXPECT_TRUE(at::allclose(w.grad(), once * 2));
 }
 
+// A graph that is kept gives the same gradients every time; then it is used up.
+TEST(LinearLossGradient, KeptGraphCanBeGoneThroughAgain) {
+    at::manual_seed(4);
+    const LinearContext context = context_of("bf16");
+    const at::Tensor x = at::randn({6, 4}).requires_grad_(true);
+    const at::Tensor w = at::randn({11, 4}).requires_grad_(true);
+    const at::Tensor labels = at::randint(11, {6}, at::kLong);
+    const at::Tensor loss = linear_cross_entropy(x, w, labels, context).sum.mul(0.25);
+    std::vector<at::Tensor> dx, dw;
+    for (const bool keep : {true, true, false}) {
+        loss.backward({}, keep);
+        dx.push_back(std::exchange(x.mutable_grad(), at::Tensor()));
+        dw.push_back(std::exchange(w.mutable_grad(), at::Tensor()));
+    }
+    for (int i = 1; i < 3; ++i) {
+        EXPECT_TRUE(at::equal(dx[i], dx[0])) << i;
+        EXPECT_TRUE(at::equal(dw[i], dw[0])) << i;
+    }
+    EXPECT_THROW(loss.backward(), Error);
+}
+
 TEST(LinearLossGradient, WithoutGradientsThereIsOnlyTheLoss) {
     at::NoGradGuard no_grad;
     const LinearContext context = context_of("fp32");
@@ -132,7 +153,7 @@ TEST(LinearLossGradient, MistakesAreErrors) {
     EXPECT_THROW(linear_cross_entropy(x, w, labels(5, -1), context), Error);
     EXPECT_THROW(linear_cross_entropy(x, at::randn({7, 3}), labels(5, 0), context), Error);
     const SummedLoss loss = linear_cross_entropy(x, w, labels(5, 0), context);
-    loss.sum.backward({}, /*retain_graph=*/true);
+    loss.sum.backward();
     EXPECT_THROW(loss.sum.backward(), Error);
 }
 

@@ -70,7 +70,8 @@ TEST(RecomputeObservers, StatisticsSeeEachLayerOnce) {
     Fixture f("bf16");
     std::vector<std::vector<plan::LayerStatistics>> seen;
     for (const bool recompute : {false, true}) {
-        snip::StatisticsSink sink(f.precision->table().size(), {"fp8", "fp4"}, true);
+        snip::StatisticsSink sink(f.precision->table().size(), {"fp8", "fp4"},
+                                  {.first_order = true, .outputs = true, .outer = true});
         f.precision->observer = &sink;
         f.run(recompute);
         f.precision->observer = nullptr;
@@ -81,6 +82,9 @@ TEST(RecomputeObservers, StatisticsSeeEachLayerOnce) {
         EXPECT_EQ(seen[0][i].x, seen[1][i].x) << i;
         EXPECT_EQ(seen[0][i].g, seen[1][i].g) << i;
         EXPECT_EQ(seen[0][i].errors.at("fp4").first_order, seen[1][i].errors.at("fp4").first_order);
+        EXPECT_EQ(seen[0][i].errors.at("fp4").output->tokens > 0, f.precision->table()[i].candidate);
+        EXPECT_EQ(seen[0][i].errors.at("fp4").output->tokens,
+                  seen[1][i].errors.at("fp4").output->tokens);
     }
 }
 

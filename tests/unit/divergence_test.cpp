@@ -37,10 +37,8 @@ ModelStatistics two_layers() {
     layer.t = 4;
     layer.k = 9;
     layer.n = 16;
-    layer.errors["fp4"] = {
-        .ex = 0.2, .ew = 0.3, .eg = 0.4, .first_order = -0.5, .has_first_order = true};
-    layer.errors["fp8"] = {
-        .ex = 0, .ew = 0, .eg = 0.01, .first_order = 0.25, .has_first_order = true};
+    layer.errors["fp4"] = {.ex = 0.2, .ew = 0.3, .eg = 0.4, .first_order = -0.5};
+    layer.errors["fp8"] = {.ex = 0, .ew = 0, .eg = 0.01, .first_order = 0.25};
     layer.jacobian = 0.6;
     layer.update_numel = 144;
     layer.backward = {0, 0};
@@ -362,7 +360,7 @@ TEST(Divergence, NonFiniteNumbersAreNamed) {
 
 TEST(Divergence, MissingFirstOrderTermIsAnError) {
     ModelStatistics statistics = two_layers();
-    statistics.layers[1].errors["fp4"].has_first_order = false;
+    statistics.layers[1].errors["fp4"].first_order.reset();
     try {
         estimate_divergence(statistics, {"fp4"}, LossEstimator::kFirstOrder);
         FAIL();

@@ -106,8 +106,10 @@ TEST(Plan, SharesBitsAndChanges) {
 
 TEST(StatisticsJson, RoundTrip) {
     ModelStatistics statistics = random_statistics(llama_table(2, 64, 172, 16, 2), 3);
-    statistics.layers[1].errors["fp4"].has_first_order = false;
-    statistics.layers[1].errors["fp4"].first_order = 0;
+    statistics.layers[1].errors["fp4"].first_order.reset();
+    statistics.layers[1].errors["fp4"].output = {.squared = 3, .elements = 2, .tokens = 0.5};
+    statistics.layers[2].outer = 7.5;
+    statistics.layers[2].curvature = -0.125;
     statistics.layers[2].backward.clear();
     statistics.layers[3].errors["fp8"].ew_dgrad = 0.25;
     statistics.layers[3].errors["fp8"].eg_wgrad = 0.0;
@@ -134,8 +136,22 @@ TEST(StatisticsJson, RoundTrip) {
         }
         EXPECT_EQ(read.layers[l].errors.at("fp8").ew_dgrad,
                   statistics.layers[l].errors.at("fp8").ew_dgrad);
-        EXPECT_EQ(read.layers[l].errors.at("fp4").has_first_order, l != 1);
+        EXPECT_EQ(read.layers[l].errors.at("fp4").first_order,
+                  statistics.layers[l].errors.at("fp4").first_order);
+        EXPECT_EQ(read.layers[l].errors.at("fp4").output.has_value(), l == 1);
+        EXPECT_EQ(read.layers[l].outer, statistics.layers[l].outer);
+        EXPECT_EQ(read.layers[l].curvature, statistics.layers[l].curvature);
     }
+}
+
+TEST(StatisticsJson, OutputErrorsComeBack) {
+    ModelStatistics statistics = random_statistics(llama_table(1, 64, 172, 16), 3);
+    statistics.layers[1].errors["fp4"].output = {.squared = 3, .elements = 2, .tokens = 0.5};
+    const auto read = statistics_from_json(json::parse(to_json(statistics).dump()));
+    const auto& output = read.layers[1].errors.at("fp4").output.value();
+    EXPECT_EQ(output.squared, 3);
+    EXPECT_EQ(output.elements, 2);
+    EXPECT_EQ(output.tokens, 0.5);
 }
 
 TEST(StatisticsJson, MistakesAreNamed) {

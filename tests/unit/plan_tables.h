@@ -76,8 +76,7 @@ inline ModelStatistics random_statistics(const LayerTable& table, unsigned seed)
             s.errors[name] = {.ex = size * u(random) * s.x,
                               .ew = size * u(random) * s.w,
                               .eg = size * u(random) * s.g,
-                              .first_order = 1e-3 * size * (u(random) - 1.0),
-                              .has_first_order = true};
+                              .first_order = 1e-3 * size * (u(random) - 1.0)};
         }
         for (std::size_t k = 0; k < table.size(); ++k) {
             s.backward.push_back(statistics.layers.size() > k ? 0.1 * u(random) : 0.0);
