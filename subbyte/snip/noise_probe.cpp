@@ -102,6 +102,116 @@ constexpr std::pair<Probes, const char*> kNames[] = {{Probes::kNone, "none"},
                                                      {Probes::kBlock, "block"},
                                                      {Probes::kLayer, "layer"}};
 
+// The passes over one batch: one without noise at first, then those of group after group.
+class ProbePasses {
+public:
+    ProbePasses(const LossFunction& loss, nn::Precision& precision,
+                const std::vector<at::Tensor>& weights, const ProbeOptions& options,
+                plan::ModelStatistics& statistics)
+        : loss_(loss),
+          weights_(weights),
+          options_(options),
+          statistics_(statistics),
+          injector_(precision.table().size(), options) {
+        precision.observer = &injector_;
+        base_loss_ = loss_with_graph(loss);
+        base_ = take_gradients(base_loss_, weights, /*keep_graph=*/true);
+        statistics.loss = base_loss_.item<double>();
+    }
+
+    int count() const { return count_; }
+
+    void probe(const std::vector<std::size_t>& group) {
+        injector_.set(Noise::kForward, group);
+        const at::Tensor plus = loss_with_graph(loss_);
+        const std::vector<double> forward = changes(plus, /*keep_graph=*/false);
+        std::vector<double> noise = noise_of(group), share = forward_shares(group, noise);
+        for (std::size_t i = 0; i < group.size(); ++i) {
+            const double factor = tokens(group[i]) * std::sqrt(share[i]);
+            layer(group[i]).forward = gains(forward, factor, noise[i]);
+        }
+        if (options_.curvature) {
+            injector_.set(Noise::kNegatedForward, group);
+            const at::NoGradGuard no_grad;
+            const double change =
+                plus.item<double>() + loss_().item<double>() - 2 * statistics_.loss;
+            ++count_;
+            for (std::size_t i = 0; i < group.size(); ++i) {
+                layer(group[i]).curvature =
+                    noise[i] == 0 ? 0
+                                  : tokens(group[i]) * change * share[i] / (noise[i] * noise[i]);
+            }
+        }
+        injector_.set(Noise::kBackward, group);
+        const std::vector<double> backward = changes(base_loss_, /*keep_graph=*/true);
+        noise = noise_of(group);
+        share = normalised(noise);
+        for (std::size_t i = 0; i < group.size(); ++i) {
+            layer(group[i]).backward = gains(backward, std::sqrt(share[i]), noise[i]);
+        }
+    }
+
+private:
+    plan::LayerStatistics& layer(std::size_t l) { return statistics_.layers[l]; }
+
+    // With fewer tokens in the probe than in the step, the mean loss divides by fewer: an error in
+    // Y moves a gradient by 1 / tokens, one in dX is already scaled.
+    double tokens(std::size_t l) { return layer(l).t > 0 ? injector_.rows(l) / layer(l).t : 1.0; }
+
+    std::vector<double> noise_of(const std::vector<std::size_t>& group) const {
+        std::vector<double> noise;
+        for (const std::size_t l : group) noise.push_back(std::sqrt(injector_.squared_noise(l)));
+        return noise;
+    }
+
+    // |change of dW_k| for all k in a pass with the noise that is set.
+    std::vector<double> changes(const at::Tensor& loss, bool keep_graph) {
+        const std::vector<at::Tensor> disturbed = take_gradients(loss, weights_, keep_graph);
+        ++count_;
+        std::vector<double> result;
+        for (std::size_t k = 0; k < base_.size(); ++k) {
+            result.push_back(ops::difference_norm(disturbed[k], base_[k]));
+        }
+        return result;
+    }
+
+    static std::vector<double> gains(std::vector<double> changes, double factor, double noise) {
+        for (double& change : changes) change = noise == 0 ? 0 : factor * change / noise;
+        return changes;
+    }
+
+    static std::vector<double> normalised(std::vector<double> parts) {
+        double sum = 0;
+        for (const double part : parts) sum += part;
+        for (double& part : parts) {
+            part = sum > 0 ? part / sum : 1.0 / static_cast<double>(parts.size());
+        }
+        return parts;
+    }
+
+    // Share of each layer in the squared changes of a forward pass with noise in all of them: that
+    // of the variance which its noise gives the loss, |G|^2 |noise|^2 / (T N).
+    std::vector<double> forward_shares(const std::vector<std::size_t>& group,
+                                       const std::vector<double>& noise) {
+        std::vector<double> parts;
+        for (std::size_t i = 0; i < group.size(); ++i) {
+            const plan::LayerStatistics& s = layer(group[i]);
+            const double moved = s.g * noise[i];
+            parts.push_back(s.n > 0 ? moved * moved / s.n : 0.0);
+        }
+        return normalised(std::move(parts));
+    }
+
+    const LossFunction& loss_;
+    const std::vector<at::Tensor>& weights_;
+    const ProbeOptions& options_;
+    plan::ModelStatistics& statistics_;
+    NoiseInjector injector_;
+    at::Tensor base_loss_;
+    std::vector<at::Tensor> base_;
+    int count_ = 1;
+};
+
 }  // namespace
 
 std::string_view probes_name(Probes probes) {
@@ -130,64 +240,14 @@ int measure_gains(const LossFunction& loss, nn::Precision& precision,
                   const ProbeOptions& options, const std::string& high,
                   plan::ModelStatistics& statistics) {
     if (options.probes == Probes::kNone) return 0;
-    const plan::LayerTable& table = precision.table();
     const PlanGuard guard(precision);
     const StoredGradients kept(optimizer);
-    precision.set_plan(plan::uniform_plan(table, high));
-    NoiseInjector injector(table.size(), options);
-    precision.observer = &injector;
-
-    const at::Tensor base_loss = loss_with_graph(loss);
-    const std::vector<at::Tensor> base = take_gradients(base_loss, weights, /*keep_graph=*/true);
-    statistics.loss = base_loss.item<double>();
-    int passes = 1;
-    for (const std::vector<std::size_t>& group : groups_of(table, options.probes)) {
-        const auto groups_layers = static_cast<double>(group.size());
-        // |change of dW_k| / |noise at a layer of the group|, for all k.
-        const auto gains = [&](const std::vector<at::Tensor>& disturbed, std::size_t layer,
-                               double factor) {
-            std::vector<double> result(table.size(), 0.0);
-            const double noise = std::sqrt(injector.squared_noise(layer) * groups_layers);
-            if (noise == 0) return result;
-            for (std::size_t k = 0; k < table.size(); ++k) {
-                result[k] = factor * ops::difference_norm(disturbed[k], base[k]) / noise;
-            }
-            return result;
-        };
-        injector.set(Noise::kForward, group);
-        const at::Tensor plus = loss_with_graph(loss);
-        std::vector<at::Tensor> disturbed = take_gradients(plus, weights, /*keep_graph=*/false);
-        ++passes;
-        for (const std::size_t layer : group) {
-            // With fewer tokens in the probe than in the step, the mean loss divides by fewer: an
-            // error in Y moves a gradient by 1 / tokens, one in dX is already scaled.
-            plan::LayerStatistics& s = statistics.layers[layer];
-            const double tokens = s.t > 0 ? injector.rows(layer) / s.t : 1.0;
-            s.forward = gains(disturbed, layer, tokens);
-        }
-        disturbed.clear();
-        if (options.curvature) {
-            std::vector<double> noise;
-            for (const std::size_t layer : group) noise.push_back(injector.squared_noise(layer));
-            injector.set(Noise::kNegatedForward, group);
-            const at::NoGradGuard no_grad;
-            const double minus = loss().item<double>();
-            ++passes;
-            const double change = plus.item<double>() + minus - 2 * statistics.loss;
-            for (std::size_t i = 0; i < group.size(); ++i) {
-                plan::LayerStatistics& s = statistics.layers[group[i]];
-                const double tokens = s.t > 0 ? injector.rows(group[i]) / s.t : 1.0;
-                s.curvature = noise[i] == 0 ? 0 : tokens * change / (noise[i] * groups_layers);
-            }
-        }
-        injector.set(Noise::kBackward, group);
-        disturbed = take_gradients(base_loss, weights, /*keep_graph=*/true);
-        ++passes;
-        for (const std::size_t layer : group) {
-            statistics.layers[layer].backward = gains(disturbed, layer, 1.0);
-        }
+    precision.set_plan(plan::uniform_plan(precision.table(), high));
+    ProbePasses passes(loss, precision, weights, options, statistics);
+    for (const std::vector<std::size_t>& group : groups_of(precision.table(), options.probes)) {
+        passes.probe(group);
     }
-    return passes;
+    return passes.count();
 }
 
 }  // namespace subbyte::snip

@@ -13,7 +13,8 @@
 namespace subbyte::snip {
 
 // Which layers share one noise pass. Layers of a group get independent noise of equal relative size
-// in the same pass and share the gain measured for it.
+// in the same pass, and the squared change that it makes is divided among them: for noise in Y in
+// proportion to the variance it gives the loss, |G|^2 |noise|^2 / N, for noise in dX to |noise|.
 enum class Probes {
     kNone,    // no extra passes: only the direct error path is known
     kShared,  // all layers in one group: 3 passes (SNIP's literal steps)
