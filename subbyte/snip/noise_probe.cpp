@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -115,7 +116,9 @@ public:
           injector_(precision.table().size(), options) {
         precision.observer = &injector_;
         base_loss_ = loss_with_graph(loss);
-        base_ = take_gradients(base_loss_, weights, /*keep_graph=*/true);
+        for (const at::Tensor& g : take_gradients(base_loss_, weights, /*keep_graph=*/true)) {
+            base_.push_back(sampled_rows(g).clone());
+        }
         statistics.loss = base_loss_.item<double>();
     }
 
@@ -164,13 +167,26 @@ private:
         return noise;
     }
 
+    // At least kSampledOutputs rows of a gradient, or all of a smaller one: they stand for the
+    // rest, so that no second copy of all gradients is kept. An odd stride, to meet all places in a
+    // head.
+    static at::Tensor sampled_rows(const at::Tensor& gradient) {
+        const std::int64_t stride = gradient.size(0) / kSampledOutputs;
+        return gradient.slice(0, 0, gradient.size(0), stride <= 1 ? 1 : (stride - 1) | 1);
+    }
+
     // |change of dW_k| for all k in a pass with the noise that is set.
     std::vector<double> changes(const at::Tensor& loss, bool keep_graph) {
         const std::vector<at::Tensor> disturbed = take_gradients(loss, weights_, keep_graph);
         ++count_;
         std::vector<double> result;
         for (std::size_t k = 0; k < base_.size(); ++k) {
-            result.push_back(ops::difference_norm(disturbed[k], base_[k]));
+            const at::Tensor rows = sampled_rows(disturbed[k]);
+            const double share =
+                static_cast<double>(rows.size(0)) /
+                static_cast<double>(std::max<std::int64_t>(1, disturbed[k].size(0)));
+            result.push_back(share == 0 ? 0.0
+                                        : ops::difference_norm(rows, base_[k]) / std::sqrt(share));
         }
         return result;
     }
@@ -201,6 +217,8 @@ private:
         }
         return normalised(std::move(parts));
     }
+
+    static constexpr std::int64_t kSampledOutputs = 64;
 
     const LossFunction& loss_;
     const std::vector<at::Tensor>& weights_;

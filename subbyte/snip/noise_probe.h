@@ -29,7 +29,7 @@ std::vector<std::string> probes_names();
 Probes probes_from_name(std::string_view name);
 
 struct ProbeOptions {
-    Probes probes = Probes::kBlock;
+    Probes probes = Probes::kShared;
     // |noise| / |tensor| in the disturbed layers: far above the rounding of a BF16 pass, and small
     // enough for gains to be linear.
     double scale = 0.05;

@@ -45,7 +45,7 @@ struct SnipOptions {
     double loss_weight = 1.0, weight_weight = 2.0;
     plan::LossEstimator estimator = plan::LossEstimator::kNormOnly;
     bool squared = false;
-    snip::Probes probes = snip::Probes::kBlock;
+    snip::Probes probes = snip::ProbeOptions{}.probes;
     double probe_scale = snip::ProbeOptions{}.scale;
     double solve_seconds = 10.0;
     std::string high = "bf16";  // recipe before the first plan, of probes, and of kept layers

@@ -86,7 +86,7 @@ struct Config {
 
     struct Snip {
         std::string method = "snip", efficiency = "fp4-share", schedule = "constant";
-        std::string estimator = "norm-only", probes = "block";
+        std::string estimator = "norm-only", probes = "shared";
         double target = 0.3, target_increment = 0.0, max_target = 0.8, freeze_fraction = 0.1;
         std::int64_t increment_every = 5000, update_interval = 100, swap_delay = 0;
         StepCount warmup_steps = StepCount::share(5);

@@ -54,7 +54,7 @@ public:
             for (const snip::Probes probes : kAllProbes) {
                 // DW is the same for all estimators: the kinds of probes are compared once.
                 const bool all_probes = estimator == plan::LossEstimator::kNormOnly;
-                if (!all_probes && probes != snip::Probes::kBlock) continue;
+                if (!all_probes && probes != snip::ProbeOptions{}.probes) continue;
                 add(estimator, probes);
             }
         }

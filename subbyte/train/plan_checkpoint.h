@@ -38,7 +38,7 @@ std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics,
 struct CheckpointOptions {
     std::vector<std::string> recipes{"fp8", "fp4"};  // to measure the errors of
     plan::Needs needs;                               // of the estimator
-    snip::Probes probes = snip::Probes::kBlock;
+    snip::Probes probes = snip::ProbeOptions{}.probes;
     double probe_scale = Config{}.precision.snip.probe_scale;
     std::int64_t batch_size = 8, seq_len = 256;
     std::int64_t measured_batches = 1;  // statistics are averaged over so many

@@ -84,7 +84,8 @@ const Measured& measured() {
             const at::Tensor value = batches.back()();
             value.backward();
             precision.observer = nullptr;
-            for (const Probes probes : {Probes::kNone, Probes::kBlock, Probes::kLayer}) {
+            for (const Probes probes :
+                 {Probes::kNone, Probes::kShared, Probes::kBlock, Probes::kLayer}) {
                 steps[probes].push_back(
                     measure(sink, precision, snip.weights(), optimizer,
                             {.loss = value.item<double>(),
@@ -163,6 +164,15 @@ struct Bounds {
     double rank, least_ratio, most_ratio;
     double step_rank, step_least_ratio, step_most_ratio;
 };
+
+TEST(SnipOracle, WeightDivergenceOfSharedProbesAgreesWithBruteForce) {
+    const Measured& m = measured();
+    const std::vector<double>& estimate = m.weight.at(Probes::kShared);
+    report("DW, shared probes", estimate, m.real_weight);
+    EXPECT_GT(spearman(estimate, m.real_weight), 0.7);
+    EXPECT_GT(mean_ratio(estimate, m.real_weight), 0.6);
+    EXPECT_LT(mean_ratio(estimate, m.real_weight), 1.6);
+}
 
 TEST(SnipOracle, LossDivergenceAgreesWithBruteForce) {
     const Measured& m = measured();
