@@ -14,9 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include "subbyte/io/gguf.h"
-#include "subbyte/models/llama.h"
 #include "subbyte/train/import_gguf.h"
-#include "subbyte/train/model_folder.h"
+#include "subbyte/train/text_evaluation.h"
 #include "subbyte/train/training_data.h"
 
 namespace subbyte::train {
@@ -83,10 +82,10 @@ protected:
 
 TEST_F(ImportedLlama, ComputesTheLogitsOfTransformers) {
     const nlohmann::json expected = golden("import_llama.json");
-    models::Llama model = load_model(out());
+    EvaluationModel loaded = load_for_evaluation(out(), "fp32", "");
     const auto ids = expected["input_ids"].get<std::vector<std::int64_t>>();
     at::NoGradGuard no_grad;
-    const at::Tensor logits = model->forward(at::tensor(ids).unsqueeze(0))[0];
+    const at::Tensor logits = loaded.model->forward(at::tensor(ids).unsqueeze(0))[0];
     double worst = 0;
     for (std::size_t t = 0; t < ids.size(); ++t) {
         const auto row = expected["logits"][t].get<std::vector<float>>();

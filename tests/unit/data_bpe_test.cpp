@@ -4,11 +4,11 @@
 // Byte-level BPE on vocabularies written by hand.
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "data_util.h"
-#include "subbyte/core/clock.h"
 #include "subbyte/data/byte_level.h"
 #include "subbyte/data/encode_file.h"
 #include "subbyte/data/gguf_tokens.h"
@@ -115,7 +115,7 @@ TEST(Bpe, AFileGivesTheIdsOfItsText) {
     for (const char* pre : {"gpt-2", "smollm", "llama-bpe"}) {
         const TokenizerPtr t = tokenizer_of(small(pre));
         std::string text = "abc";
-        while (text.size() < 1500000) text += pieces[random() % pieces.size()];
+        while (text.size() < 1200000) text += pieces[random() % pieces.size()];
         text += "\n";
         Ids whole = t->encode(text), parts;
         whole.push_back(t->eos_id());
@@ -129,11 +129,11 @@ TEST(Bpe, AFileGivesTheIdsOfItsText) {
 
 TEST(Bpe, LongWordsTakeNoLongTime) {
     const TokenizerPtr t = tokenizer_of(small("gpt-2"));
-    const Stopwatch watch;
+    const std::clock_t before = std::clock();  // processor time: the machine may be busy
     const std::string text(1 << 20, 'a');
     EXPECT_EQ(t->encode(text).size(), text.size() / 4);
     EXPECT_EQ(t->encode(std::string(1 << 20, ' ')).size(), std::size_t{1} << 20);
-    EXPECT_LT(watch.seconds(), 5);
+    EXPECT_LT((std::clock() - before) / CLOCKS_PER_SEC, 10);
 }
 
 TEST(Bpe, ABlankBetweenWordsIsAPlaceToCut) {
@@ -179,6 +179,29 @@ TEST(Bpe, ABadFileIsRefusedByName) {
                  [&] { parse_bpe(good.dump(), R"({"eos_token": "nothing"})", "t.json"); });
     expect_error(ErrorCode::kData, {"x.gguf", "tekken"},
                  [] { make_tokenizer_json(small("tekken"), "x.gguf"); });
+}
+
+TEST(Bpe, MutationsOfAFileGiveATokenizerOrAnError) {
+    const std::string whole = make_tokenizer_json(small("llama-bpe"), "x").first;
+    std::mt19937 random(7);
+    int refused = 0;
+    for (int i = 0; i < 1500; ++i) {
+        std::string bytes = whole;
+        for (int edits = 0; edits < 3; ++edits) {
+            // Mostly outside of the long list of tokens.
+            const std::size_t range = random() % 4 > 0 ? 2500 : bytes.size();
+            bytes[random() % std::min(range, bytes.size())] =
+                "\"{}[]:,0129aN \\\xFF"[random() % 17];
+        }
+        try {
+            parse_bpe(bytes, "", "t.json")->encode("abc 12 <s>");
+        } catch (const Error& error) {
+            ++refused;
+            ASSERT_EQ(error.code(), ErrorCode::kData) << error.what();
+        }
+    }
+    EXPECT_GT(refused, 500);
+    EXPECT_LT(refused, 1500);
 }
 
 }  // namespace
