@@ -253,6 +253,12 @@ Probes probes_from_name(std::string_view name) {
                 nearest_hint(name, probes_names()));
 }
 
+std::int64_t probe_sequences(std::int64_t batch, std::int64_t seq_len) {
+    constexpr std::int64_t kTokens = 256;
+    const std::int64_t length = std::max<std::int64_t>(1, seq_len);
+    return std::min((batch + 3) / 4, (kTokens + length - 1) / length);
+}
+
 int measure_gains(const LossFunction& loss, nn::Precision& precision,
                   const std::vector<at::Tensor>& weights, const optim::Optimizer& optimizer,
                   const ProbeOptions& options, const std::string& high,

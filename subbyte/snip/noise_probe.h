@@ -37,6 +37,11 @@ struct ProbeOptions {
     bool curvature = false;  // also LayerStatistics::curvature: a forward pass more per group
 };
 
+// Sequences of a batch that the probes need: enough for 256 tokens, at most a quarter of them.
+// Gains are averages over tokens; half as many gave the agreement with brute force that
+// docs/design/snip.md tells of.
+std::int64_t probe_sequences(std::int64_t batch, std::int64_t seq_len);
+
 // Measures how an error at layer l reaches the weight gradient of layer k: fills `backward[k]` and
 // `forward[k]` of every layer's statistics (and statistics.loss), with Gaussian noise in dX_l and
 // in Y_l. All passes run in the recipe `high` and touch neither gradients nor the optimizer; the

@@ -31,6 +31,12 @@ at::Tensor quantised(const at::Tensor& x, const formats::QuantSpec& spec, std::u
         ops::quantize(x, spec, {.seed = 0, .step = 0, .layer = layer, .role = 0}));
 }
 
+// Whether a matrix and its transpose, in these specs, have the same errors.
+bool same_transposed(const formats::QuantSpec& spec, const formats::QuantSpec& transposed) {
+    return spec == transposed && spec.tile.transposable() && !spec.uses_noise() &&
+           spec.rotation.size == 0;
+}
+
 double squared_error(const at::Tensor& x, const formats::QuantSpec& spec, std::uint32_t layer) {
     return has_error(spec) ? square(ops::difference_norm(quantised(x, spec, layer), x)) : 0.0;
 }
@@ -76,7 +82,9 @@ void StatisticsSink::on_forward(std::uint32_t index, const at::Tensor& x, const 
         errors.ex_wgrad += squared_error(x.t(), recipe[Slot::kWgrad].b, index);
         if (!first) continue;
         errors.ew = squared_error(w, recipe[Slot::kFprop].b, index);
-        errors.ew_dgrad = squared_error(w.t(), recipe[Slot::kDgrad].b, index);
+        errors.ew_dgrad = same_transposed(recipe[Slot::kFprop].b, recipe[Slot::kDgrad].b)
+                              ? errors.ew
+                              : squared_error(w.t(), recipe[Slot::kDgrad].b, index);
     }
     if (needs_.first_order || needs_.outputs || needs_.outer) layer.pending.push_back(keep(x));
     seconds_ += watch.seconds();

@@ -173,7 +173,7 @@ snip::Measurement PlannedCheckpoint::measure_batch(const MicroBatch& batch,
         throw;
     }
     precision.observer = nullptr;
-    const std::int64_t rows = (batch.ids.size(0) + 3) / 4;
+    const std::int64_t rows = snip::probe_sequences(batch.ids.size(0), batch.ids.size(1));
     snip::Measurement result = snip::measure(
         sink, precision, nn::layer_weights(*model_.model, precision), *optimizer_,
         {.step = optimizer_->steps() + optimizer_->skipped(),

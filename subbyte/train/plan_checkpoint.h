@@ -66,7 +66,7 @@ public:
                       const CheckpointOptions& options);
 
     // One BF16 iteration on each of the first `measured_batches` batches of the text, then the
-    // noise probes on a quarter of the first one. Error kDiverged, with the layer and the tensor,
+    // noise probes on a part of the first one. Error kDiverged, with the layer and the tensor,
     // when something is not finite.
     snip::Measurement measure();
     // The same for another estimator and other probes than the options say.

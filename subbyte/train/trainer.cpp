@@ -240,10 +240,8 @@ bool Trainer::Impl::step() {
 }
 
 void Trainer::Impl::collect_statistics(const std::vector<MicroBatch>& batches, double mean_loss) {
-    // The probes replay a quarter of the first micro-batch: gains are averages over tokens, and
-    // every pass costs a forward and a backward.
     const MicroBatch& first = batches.front();
-    const std::int64_t rows = (first.ids.size(0) + 3) / 4;
+    const std::int64_t rows = snip::probe_sequences(first.ids.size(0), first.ids.size(1));
     const MicroBatch probe{first.ids.narrow(0, 0, rows), first.targets.narrow(0, 0, rows)};
     setup_.snip->collect_stats({.loss = mean_loss, .replay = [this, &probe] {
                                     const ops::SummedLoss part = loss(probe.ids, probe.targets);

@@ -144,9 +144,21 @@ TEST(StatisticsJson, RoundTrip) {
     }
 }
 
-TEST(StatisticsJson, OutputErrorsComeBack) {
+// With every number that a file can hold.
+ModelStatistics full_statistics() {
     ModelStatistics statistics = random_statistics(llama_table(1, 64, 172, 16), 3);
-    statistics.layers[1].errors["fp4"].output = {.squared = 3, .elements = 2, .tokens = 0.5};
+    for (LayerStatistics& layer : statistics.layers) {
+        layer.outer = 7.5;
+        layer.curvature = -0.125;
+        LayerStatistics::Errors& errors = layer.errors["fp4"];
+        errors.ew_dgrad = errors.eg_wgrad = errors.ex_wgrad = 0.25;
+        errors.output = {.squared = 3, .elements = 2, .tokens = 0.5};
+    }
+    return statistics;
+}
+
+TEST(StatisticsJson, OutputErrorsComeBack) {
+    const ModelStatistics statistics = full_statistics();
     const auto read = statistics_from_json(json::parse(to_json(statistics).dump()));
     const auto& output = read.layers[1].errors.at("fp4").output.value();
     EXPECT_EQ(output.squared, 3);
@@ -250,8 +262,7 @@ TEST(Json, MutatedFilesNeverCrash) {
     const std::pair<json, std::function<void(const json&)>> kinds[] = {
         {to_json(some_plan()), [&](const json& j) { plan_from_json(j, &table); }},
         {to_json(some_plan()), [](const json& j) { plan_from_json(j); }},
-        {to_json(random_statistics(llama_table(1, 64, 172, 16), 1)),
-         [](const json& j) { statistics_from_json(j); }},
+        {to_json(full_statistics()), [](const json& j) { statistics_from_json(j); }},
         {small_instance(), [](const json& j) { problem_from_json(j); }}};
     std::mt19937 random(99);
     const json replacements[] = {nullptr,
