@@ -36,21 +36,8 @@ Cost layer_cost(const Plan& plan, const LayerInfo& layer, const CostOptions& opt
             cost.candidate_flops += layer.slot_flops();
             cost.candidate_time += time;
         }
-        switch (slot) {
-            case Slot::kFprop:
-                cost.quantised_weights +=
-                    copy_bytes(recipe.b, layer.out_features, layer.in_features);
-                break;
-            case Slot::kDgrad:
-                cost.quantised_weights +=
-                    copy_bytes(recipe.b, layer.in_features, layer.out_features);
-                break;
-            case Slot::kWgrad:  // FP32: X itself is kept
-                cost.saved_activations +=
-                    recipe.b.is_fp32() ? 4.0 * double(layer.tokens) * double(layer.in_features)
-                                       : copy_bytes(recipe.b, layer.in_features, layer.tokens);
-                break;
-        }
+        (slot == Slot::kWgrad ? cost.saved_activations : cost.quantised_weights) +=
+            slot_bytes(recipe, slot, layer);
     }
     return cost;
 }
@@ -58,6 +45,16 @@ Cost layer_cost(const Plan& plan, const LayerInfo& layer, const CostOptions& opt
 }  // namespace
 
 double modelled_speed(const SlotRecipe& slot) { return 16.0 / slot.widest_bits(); }
+
+double slot_bytes(const SlotRecipe& recipe, Slot slot, const LayerInfo& layer) {
+    switch (slot) {
+        case Slot::kFprop: return copy_bytes(recipe.b, layer.out_features, layer.in_features);
+        case Slot::kDgrad: return copy_bytes(recipe.b, layer.in_features, layer.out_features);
+        case Slot::kWgrad: break;
+    }
+    return recipe.b.is_fp32() ? 4.0 * double(layer.tokens) * double(layer.in_features)
+                              : copy_bytes(recipe.b, layer.in_features, layer.tokens);
+}
 
 Cost& Cost::operator+=(const Cost& other) {
     gemm_flops += other.gemm_flops;

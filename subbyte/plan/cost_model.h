@@ -12,6 +12,10 @@ namespace subbyte::plan {
 // BF16, 2 for 8-bit, 4 for 4-bit elements (FP32: 0.5). A model, not a measurement.
 double modelled_speed(const SlotRecipe& slot);
 
+// Bytes that one GEMM of a layer keeps between the passes: the packed W (fprop) and W^T (dgrad),
+// copies below FP32 only, and X^T that waits for wgrad (X itself when it is not quantised).
+double slot_bytes(const SlotRecipe& recipe, Slot slot, const LayerInfo& layer);
+
 struct CostOptions {
     double master_bytes = 4;     // per weight: FP32 master weights
     double gradient_bytes = 4;   // per weight

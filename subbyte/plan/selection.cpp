@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "subbyte/core/error.h"
 #include "subbyte/plan/cbc_solver.h"
@@ -55,6 +56,24 @@ void check_item(const Item& item, std::size_t index, std::size_t groups) {
     if (!any) fail("every option costs +Inf", "leave at least one option that may be chosen");
 }
 
+void check_start(const SelectionProblem& problem) {
+    if (problem.start.empty()) return;
+    if (problem.start.size() != problem.items.size()) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("selection: a start for {} items, but there are {}",
+                                problem.start.size(), problem.items.size()),
+                    "one option per item, -1 for none");
+    }
+    for (std::size_t i = 0; i < problem.items.size(); ++i) {
+        const auto options = static_cast<int>(problem.items[i].cost.size());
+        if (problem.start[i] >= -1 && problem.start[i] < options) continue;
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("selection: the start has option {} for item {}, which has {}",
+                                problem.start[i], i, options),
+                    "options count from 0; -1: none");
+    }
+}
+
 // Checks the problem and returns the largest reachable gain per group.
 std::vector<double> checked_best_gain(const SelectionProblem& problem) {
     for (std::size_t g = 0; g < problem.target.size(); ++g) {
@@ -74,6 +93,7 @@ std::vector<double> checked_best_gain(const SelectionProblem& problem) {
         }
         best[static_cast<std::size_t>(item.group)] += most;
     }
+    check_start(problem);
     return best;
 }
 
@@ -115,10 +135,45 @@ std::vector<std::size_t> efficient_options(const Item& item) {
     return kept;
 }
 
+// Items that are alike get their options in order: those with more gain first.
+void order_alike_items(const SelectionProblem& problem, std::vector<int>& choice) {
+    const auto alike = [&](const Item& a, const Item& b) {
+        return std::tie(a.group, a.cost, a.gain) == std::tie(b.group, b.cost, b.gain);
+    };
+    std::vector<std::size_t> order(problem.items.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        const Item &x = problem.items[a], &y = problem.items[b];
+        return std::tie(x.group, x.cost, x.gain) < std::tie(y.group, y.cost, y.gain);
+    });
+    for (std::size_t first = 0; first < order.size();) {
+        const Item& item = problem.items[order[first]];
+        std::vector<int> options;
+        std::size_t end = first;
+        for (; end < order.size() && alike(problem.items[order[end]], item); ++end) {
+            options.push_back(choice[order[end]]);
+        }
+        std::stable_sort(options.begin(), options.end(), [&](int a, int b) {
+            return item.gain[static_cast<std::size_t>(a)] > item.gain[static_cast<std::size_t>(b)];
+        });
+        for (std::size_t i = first; i < end; ++i) choice[order[i]] = options[i - first];
+        first = end;
+    }
+}
+
 struct GroupResult {
     bool found = true, proven = true;
     double excess = 0;  // how much cheaper the optimum of this group may be
 };
+
+// Where the search begins in the set of an item whose first column is `first` + 1 (options without
+// the base, cheapest first): the cheapest option worth taking with at least the gain of `option`.
+int start_column(const Item& item, const std::vector<std::size_t>& options, int option, int first) {
+    if (option < 0 || !usable(item, static_cast<std::size_t>(option))) return -1;
+    std::size_t o = 0;
+    while (item.gain[options[o]] < item.gain[static_cast<std::size_t>(option)]) ++o;
+    return o == 0 ? -1 : first + static_cast<int>(o);
+}
 
 // Chooses for the items of one group: every item starts with its cheapest option, and the solver
 // buys the upgrades that are needed to reach the target.
@@ -141,7 +196,13 @@ GroupResult solve_group(const SelectionProblem& problem, std::size_t group, doub
                                      item.gain[j] - item.gain[base]});
             option_of_column.push_back(j);
         }
-        if (options.size() > 1) item_of_set.push_back(i);
+        if (options.size() == 1) continue;
+        item_of_set.push_back(i);
+        if (!problem.start.empty()) {
+            cover.start.push_back(
+                start_column(item, options, problem.start[i],
+                             static_cast<int>(option_of_column.size() - options.size())));
+        }
     }
     cover.sets = static_cast<int>(item_of_set.size());
     cover.need = tolerant(problem.target[group]) - start_gain;
@@ -198,6 +259,7 @@ Selection solve_selection(const SelectionProblem& problem, const SelectionLimits
         excess += group.excess;
     }
     if (found) {
+        order_alike_items(problem, choice);
         selection.choice = std::move(choice);
         recompute(problem, selection);
         selection.gap = std::max(0.0, excess) / std::max(1e-12, std::abs(selection.objective));

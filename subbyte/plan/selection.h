@@ -19,6 +19,10 @@ struct SelectionProblem {
     };
     std::vector<Item> items;
     std::vector<double> target;  // least gain per group
+    // A choice to begin from, e.g. the plan in force: one option per item, -1 for an item without.
+    // The search takes it up where it reaches the target (group by group), so that the answer is
+    // never dearer than it. Empty: none.
+    std::vector<int> start;
 };
 
 enum class SelectionStatus {
@@ -51,6 +55,10 @@ struct SelectionLimits {
 // The answer does not depend on the machine unless the time limit is hit. Comparisons with the
 // target tolerate 1e-9 of it, so that a target that is met exactly is not lost to rounding. Safe
 // from several threads. Error kUsage for malformed problems (names the item).
+// Ties: of the options of an item with equal cost the one with the most gain is taken, then the
+// first. Of items that are alike (same group, costs and gains) the first ones have the options with
+// more gain. Other choices of equal cost are told apart by the solver's fixed order of search: the
+// same problem gives the same answer.
 Selection solve_selection(const SelectionProblem& problem, const SelectionLimits& limits = {});
 
 // Exact cross-check by enumeration over all choices (tests; at most 2^22 choices, else error
