@@ -103,8 +103,7 @@ EfficiencyModel::EfficiencyModel(const LayerTable& table, Efficiency measure,
 double EfficiencyModel::amount(std::size_t layer, Slot slot, const Recipe& recipe) const {
     const LayerInfo& info = table_[layer];
     if (measure_ == Efficiency::kBytes) return slot_bytes(recipe[slot], slot, info);
-    return profile_
-        ->time(recipe.name, slot, info.tokens, info.in_features, info.out_features)
+    return profile_->time(recipe.name, slot, info.tokens, info.in_features, info.out_features)
         .seconds.total();
 }
 
@@ -122,10 +121,10 @@ std::vector<std::string> EfficiencyModel::interpolated() const {
     std::vector<std::string> shapes;
     if (measure_ != Efficiency::kSeconds) return shapes;
     for (const LayerInfo& layer : table_) {
-        if (!layer.candidate || profile_
-                                    ->time("bf16", Slot::kFprop, layer.tokens, layer.in_features,
-                                           layer.out_features)
-                                    .measured) {
+        if (!layer.candidate ||
+            profile_
+                ->time("bf16", Slot::kFprop, layer.tokens, layer.in_features, layer.out_features)
+                .measured) {
             continue;
         }
         std::string shape =

@@ -36,9 +36,9 @@ double slot_efficiency(const Recipe& recipe, Slot slot, Efficiency measure);
 // Work and savings of every GEMM of a table, in shares of all candidates' work in BF16.
 class EfficiencyModel {
 public:
-    // `profile` is needed for kSeconds only. Both tables and profiles must outlive the model. Errors
-    // kUsage: kSeconds without a profile or BF16 times; kSeconds and kBytes when a candidate's
-    // tokens are not known yet.
+    // `profile` is needed for kSeconds only. Both tables and profiles must outlive the model.
+    // Errors kUsage: kSeconds without a profile or BF16 times; kSeconds and kBytes when a
+    // candidate's tokens are not known yet.
     EfficiencyModel(const LayerTable& table, Efficiency measure, const MachineProfile* profile);
 
     // What the GEMM takes in BF16; 0 for a layer that is no candidate. Sum over all of them: 1.

@@ -44,19 +44,18 @@ double interpolate(const Rates& rates, double work) {
     if (above == rates.end()) return work * std::prev(above)->second;
     if (above == rates.begin() || above->first == work) return work * above->second;
     const auto below = std::prev(above);
-    const double part =
-        std::log(work / below->first) / std::log(above->first / below->first);
+    const double part = std::log(work / below->first) / std::log(above->first / below->first);
     return work * (below->second + part * (above->second - below->second));
 }
 
-Rates rates_of(const std::vector<const Entry*>& entries, Slot slot,
-               double GemmSeconds::*part, double Work::*amount) {
+Rates rates_of(const std::vector<const Entry*>& entries, Slot slot, double GemmSeconds::*part,
+               double Work::*amount) {
     std::map<double, std::pair<double, int>> sums;
     for (const Entry* entry : entries) {
-        const double work =
-            work_of(slot, static_cast<double>(entry->tokens),
-                    static_cast<double>(entry->in_features),
-                    static_cast<double>(entry->out_features)).*amount;
+        const double work = work_of(slot, static_cast<double>(entry->tokens),
+                                    static_cast<double>(entry->in_features),
+                                    static_cast<double>(entry->out_features)).*
+                            amount;
         auto& [sum, count] = sums[work];
         sum += entry->slots[static_cast<std::size_t>(slot)].*part / work;
         ++count;
@@ -96,8 +95,8 @@ Entry read_entry(const JsonReader& reader) {
 
 }  // namespace
 
-MachineProfile::Time MachineProfile::time(const std::string& recipe, Slot slot,
-                                          std::int64_t tokens, std::int64_t in_features,
+MachineProfile::Time MachineProfile::time(const std::string& recipe, Slot slot, std::int64_t tokens,
+                                          std::int64_t in_features,
                                           std::int64_t out_features) const {
     std::vector<const Entry*> measured;
     for (const Entry& entry : entries) {
@@ -149,12 +148,9 @@ void check_machine(const MachineProfile& profile, const Machine& here) {
 }
 
 nlohmann::json to_json(const MachineProfile& profile) {
-    nlohmann::json json{{"version", 1},
-                        {"kind", "machine-profile"},
-                        {"cpu", profile.cpu},
-                        {"isa", profile.isa},
-                        {"threads", profile.threads},
-                        {"entries", nlohmann::json::array()}};
+    nlohmann::json json{
+        {"version", 1},       {"kind", "machine-profile"},  {"cpu", profile.cpu},
+        {"isa", profile.isa}, {"threads", profile.threads}, {"entries", nlohmann::json::array()}};
     for (const Entry& entry : profile.entries) {
         nlohmann::json seconds;
         for (const Slot slot : kSlots) {

@@ -3,37 +3,45 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "subbyte/plan/divergence.h"
+#include "subbyte/plan/efficiency.h"
+#include "subbyte/plan/machine_profile.h"
 #include "subbyte/plan/plan.h"
 #include "subbyte/plan/selection.h"
 
 namespace subbyte::plan {
 
-// What a plan must save, as a share of the candidates' GEMM FLOPs.
-enum class Efficiency {
-    kFp4Share,   // FLOPs with 4-bit operands (SNIP). 8 bit saves nothing, so BF16 beats FP8 when
-                 // both are options: with this measure name either of them beside FP4, not both
-    kTimeSaved,  // BF16 time saved on ideal hardware, see modelled_speed: 8 bit 1/2, 4 bit 3/4
-};
+// What is chosen for: a layer, with one recipe for its three GEMMs, or each GEMM by itself.
+enum class Granularity { kLayer, kGemm };
 
-// "fp4-share", "time-saved"; efficiency_from_name is the inverse (Error kUsage with the nearest).
-std::string_view efficiency_name(Efficiency measure);
-std::vector<std::string> efficiency_names();
-Efficiency efficiency_from_name(std::string_view name);
+// "layer", "gemm"; granularity_from_name is the inverse (Error kUsage with the nearest).
+std::string_view granularity_name(Granularity granularity);
+std::vector<std::string> granularity_names();
+Granularity granularity_from_name(std::string_view name);
 
 struct PlannerOptions {
     std::string method = "snip";                     // see planner_methods()
     std::vector<std::string> recipes{"fp8", "fp4"};  // options of every candidate layer
     double target = 0.3;                             // least efficiency, 0..1
     Efficiency efficiency = Efficiency::kFp4Share;
+    std::shared_ptr<const MachineProfile> profile;  // for Efficiency::kSeconds
+    Granularity granularity = Granularity::kLayer;
+    // What must get the same recipe: types of layers of one block, "q_proj+k_proj+v_proj", or, with
+    // Granularity::kGemm, slots of one layer, "dgrad+wgrad".
+    std::vector<std::string> coupled;
     double loss_weight = 1.0, weight_weight = 2.0;  // Q = a * DL + b * DW
     LossEstimator estimator = LossEstimator::kNormOnly;
-    bool squared = false;    // snip: sum Q^2 instead of Q
+    bool squared = false;  // snip: sum Q^2 instead of Q
+    // Statistics of a model with other blocks: a candidate takes those of the layer of its type at
+    // the same relative depth. An assumption, and the notes say so.
+    bool stretch_statistics = false;
     std::uint64_t seed = 0;  // random
+    Plan start;              // where the search begins (the plan in force); no layers: anywhere
     // 1e-6: far below what the estimates can tell apart, and hard instances still end by
     // themselves.
     SelectionLimits limits{.seconds = 10.0, .gap = 1e-6};
@@ -49,7 +57,15 @@ struct PlanResult {
     bool relaxed = false;  // the target could not be reached; the nearest feasible one was taken
     // Sums of DL, DW and Q over the plan; 0 without statistics.
     double predicted_loss = 0, predicted_weight = 0, predicted = 0;
+    double objective = 0;  // what the method minimised; 0 for the methods that follow an order
     double gap = 0, seconds = 0;
+
+    // One pipeline stage: its share of the candidates' work, and which efficiency it was asked for
+    // (after relaxing) and has, as shares of its own work.
+    struct Stage {
+        double work = 0, target = 0, reached = 0;
+    };
+    std::vector<Stage> stages;
     std::vector<std::string>
         notes;  // decisions worth telling (relaxation, time limit, unmeasured layers)
 
@@ -71,9 +87,9 @@ std::vector<std::string> planner_methods();
 // With several pipeline stages every stage must reach the target by itself (its share of the work
 // times the target). A target beyond reach is relaxed, stage by stage, to the largest that can be
 // reached. `statistics` may be empty (no layers) for uniform, random, layer-type and layer-id; its
-// layers are found by name, and shapes, candidates and stages are those of `table`. Errors: kUsage
-// for unknown methods or recipes, numbers out of range and missing statistics; kDiverged for
-// non-finite statistics.
+// layers are found by name, and shapes, candidates and stages are those of `table`. Of equal plans
+// see solve_selection(). Errors: kUsage for unknown methods or recipes, numbers out of range,
+// couplings that name nothing, and missing statistics; kDiverged for non-finite statistics.
 PlanResult make_plan(const LayerTable& table, const ModelStatistics& statistics,
                      const PlannerOptions& options);
 
