@@ -1,7 +1,7 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// subbyte plan CONFIG [--set KEY=VALUE]... [--stages N]
+// subbyte plan CONFIG [--set KEY=VALUE]... [--stages N] [--from-stats FILE]
 // subbyte plan MODEL_DIR --data TEXT
 // subbyte plan --from-stats FILE | --instance FILE
 #include "subbyte/cli/plan.h"
@@ -38,12 +38,19 @@ Form form_of(const PlanArguments& a) {
                 "an instance brings its costs, gains and targets with it",
                 {"--instance", "--seconds", "--out"}};
     }
-    const std::vector<std::string> solving{
-        "--seed",        "--target",        "--method", "--options", "--efficiency", "--estimator",
-        "--loss-weight", "--weight-weight", "--layers", "--seconds", "--out"};
-    const auto and_solving = [&](std::vector<std::string> options) {
-        options.insert(options.end(), solving.begin(), solving.end());
-        return options;
+    const std::vector<std::string> shapes{
+        "--seed",        "--target",  "--method",  "--options",         "--efficiency",
+        "--granularity", "--coupled", "--profile", "--foreign-profile", "--include",
+        "--exclude",     "--stages",  "--out",     "--stage-starts"};
+    const std::vector<std::string> costs{"--estimator", "--loss-weight", "--weight-weight",
+                                         "--seconds"};
+    const auto joined = [](std::vector<std::string> a, const std::vector<std::string>& b) {
+        a.insert(a.end(), b.begin(), b.end());
+        return a;
+    };
+    const std::vector<std::string> solving = joined(joined(shapes, costs), {"--layers"});
+    const auto and_solving = [&](const std::vector<std::string>& options) {
+        return joined(options, solving);
     };
     const bool folder = std::filesystem::is_directory(a.what);
     if (folder && a.compare_estimators) {
@@ -64,15 +71,17 @@ Form form_of(const PlanArguments& a) {
                 and_solving(
                     {"MODEL", "--data", "--from-stats", "--batch-size", "--seq-len", "--batches"})};
     }
+    if (!a.what.empty() && !a.from_stats.empty()) {
+        return {plan_configuration, "a configuration with --from-stats",
+                "nothing is measured and no layer table is shown",
+                joined({"MODEL", "--set", "--from-stats", "--stretch"}, joined(shapes, costs))};
+    }
     if (!a.from_stats.empty()) {
         return {plan_checkpoint, "--from-stats", kMeasured, and_solving({"--from-stats"})};
     }
     if (!a.what.empty()) {
-        return {plan_configuration,
-                "a configuration",
-                kMeasured,
-                {"MODEL", "--set", "--stages", "--target", "--method", "--options", "--efficiency",
-                 "--seed", "--out"}};
+        return {plan_configuration, "a configuration", kMeasured,
+                joined({"MODEL", "--set"}, shapes)};
     }
     throw Error(ErrorCode::kUsage, "plan needs something to plan for",
                 "name a configuration, a preset, or a model folder with --data TEXT");
@@ -106,8 +115,18 @@ void add_shape_options(CLI::App& verb, PlanArguments& a) {
     verb.add_option("--set", a.sets, "Change one key of CONFIG (may be repeated)")
         ->allow_extra_args(false)
         ->type_name("KEY=VALUE");
-    verb.add_option("--stages", a.stages, "Pipeline stages to spread the blocks of CONFIG over")
-        ->capture_default_str();
+    CLI::Option* stages =
+        verb.add_option("--stages", a.stages, "Pipeline stages to spread the blocks over, balanced")
+            ->capture_default_str();
+    verb.add_option("--stage-starts", a.stage_starts, "First block of every stage: 0,4,8")
+        ->delimiter(',')
+        ->excludes(stages);
+    verb.add_option("--include", a.include, "Layers that are chosen for too (glob): lm_head")
+        ->delimiter(',')
+        ->type_name("GLOB");
+    verb.add_option("--exclude", a.exclude, "Layers that keep their precision (glob)")
+        ->delimiter(',')
+        ->type_name("GLOB");
 }
 
 void add_measure_options(CLI::App& verb, PlanArguments& a) {
@@ -149,6 +168,21 @@ void add_solve_options(CLI::App& verb, PlanArguments& a) {
     verb.add_option("--efficiency", a.efficiency, "What the target is a share of")
         ->check(CLI::IsMember(plan::efficiency_names()))
         ->capture_default_str();
+    verb.add_option("--granularity", a.granularity, "Choose for layers or for each GEMM")
+        ->check(CLI::IsMember(plan::granularity_names()))
+        ->capture_default_str();
+    verb.add_option("--coupled", a.coupled,
+                    "Types (or slots) that get one recipe: q_proj+k_proj+v_proj,gate_proj+up_proj")
+        ->delimiter(',')
+        ->type_name("A+B");
+    CLI::Option* profile =
+        verb.add_option("--profile", a.profile, "Measured times, of bench --profile")
+            ->type_name("FILE");
+    verb.add_flag("--foreign-profile", a.foreign_profile,
+                  "Take the profile though it is of another machine")
+        ->needs(profile);
+    verb.add_flag("--stretch", a.stretch,
+                  "Statistics of a model with other blocks: taken at the same relative depth");
     verb.add_option("--estimator", a.estimator, "Of the loss divergence")
         ->check(CLI::IsMember(plan::estimator_names()))
         ->capture_default_str();

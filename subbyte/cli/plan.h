@@ -18,6 +18,10 @@ struct PlanArguments {
     std::string instance, from_stats;  // files
     std::vector<std::string> sets;
     int stages = 1;
+    std::vector<int> stage_starts;
+    std::vector<std::string> include, exclude, coupled;
+    std::string granularity = "layer", profile;
+    bool foreign_profile = false, stretch = false;
     std::string data, save_stats, out;
     // The defaults are those of a configuration.
     const train::Config::Snip defaults{};
@@ -31,6 +35,10 @@ struct PlanArguments {
     bool layers = false, compare_estimators = false, json = false;
     std::function<bool(const char* option)> given;  // typed, not the default
 };
+
+// What the options of the solver say. `threads`: of the runs that the plan is for, 0: as many as
+// there are. Error kUsage, kData for names and files.
+plan::PlannerOptions planner_options(const PlanArguments& arguments, std::int64_t threads = 0);
 
 void solve_instances(const PlanArguments& arguments);     // --instance
 void plan_configuration(const PlanArguments& arguments);  // from shapes alone

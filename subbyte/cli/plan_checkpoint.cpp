@@ -13,7 +13,9 @@
 #include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
 #include "subbyte/io/json_file.h"
+#include "subbyte/plan/stages.h"
 #include "subbyte/plan/statistics_check.h"
+#include "subbyte/train/plan_candidates.h"
 #include "subbyte/train/run_report.h"
 
 namespace subbyte::cli {
@@ -31,15 +33,7 @@ struct Outcome {
 };
 
 train::SolveOptions solve_options(const PlanArguments& a) {
-    train::SolveOptions options{.methods = a.methods, .targets = a.targets, .planner = {}};
-    options.planner.recipes = a.options;
-    options.planner.efficiency = plan::efficiency_from_name(a.efficiency);
-    options.planner.loss_weight = a.loss_weight;
-    options.planner.weight_weight = a.weight_weight;
-    options.planner.estimator = plan::estimator_from_name(a.estimator);
-    options.planner.seed = a.checkpoint.seed;
-    options.planner.limits.seconds = a.limits.seconds;
-    return options;
+    return {.methods = a.methods, .targets = a.targets, .planner = planner_options(a)};
 }
 
 train::CheckpointOptions checkpoint_options(const PlanArguments& a) {
@@ -53,6 +47,7 @@ train::CheckpointOptions checkpoint_options(const PlanArguments& a) {
 Outcome make_plans(const PlanArguments& a) {
     Outcome outcome;
     for (const std::string& recipe : a.options) plan::find_recipe(recipe);
+    const train::SolveOptions options = solve_options(a);
     std::unique_ptr<train::PlannedCheckpoint> checkpoint;
     if (!a.what.empty() && !a.data.empty()) {
         checkpoint =
@@ -73,9 +68,12 @@ Outcome make_plans(const PlanArguments& a) {
             plan::check_same_model(outcome.measurement.statistics, checkpoint->table());
         }
     }
-    const plan::ModelStatistics& statistics = outcome.measurement.statistics;
+    plan::ModelStatistics& statistics = outcome.measurement.statistics;
     if (!a.save_stats.empty()) io::write_json(a.save_stats, plan::to_json(statistics));
-    outcome.plans = train::solve_plans(statistics, solve_options(a));
+    train::choose_candidates(statistics.table, a.include, a.exclude);
+    if (a.given("--stages")) plan::balance_stages(statistics.table, a.stages);
+    if (!a.stage_starts.empty()) plan::set_stages(statistics.table, a.stage_starts);
+    outcome.plans = train::solve_plans(statistics, options);
     if (!outcome.plans.front().result.usable()) {
         throw Error(ErrorCode::kUsage, outcome.plans.front().result.notes.front(),
                     "give more --seconds");
@@ -143,9 +141,20 @@ std::string layers_text(const nlohmann::ordered_json& rows, const std::vector<st
                 table.back().push_back(fmt::format("{:.3e}", row[recipe][part].get<double>()));
             }
         }
-        table.back().push_back(plan.recipe(name, plan::Slot::kFprop));
+        table.back().push_back(plan::recipes_text(plan, name));
     }
     return table_text(table);
+}
+
+std::string plan_stages_text(const plan::PlanResult& result) {
+    Rows rows{{"stage", "work", "target", "reached"}};
+    for (std::size_t s = 0; s < result.stages.size(); ++s) {
+        const plan::PlanResult::Stage& stage = result.stages[s];
+        rows.push_back({fmt::to_string(s), fmt::format("{:.1f}%", 100 * stage.work),
+                        fmt::format("{:.1f}%", 100 * stage.target),
+                        fmt::format("{:.1f}%", 100 * stage.reached)});
+    }
+    return table_text(rows);
 }
 
 void show(const PlanArguments& a, const Outcome& outcome) {
@@ -167,6 +176,10 @@ void show(const PlanArguments& a, const Outcome& outcome) {
               "\nPlans (target and reached: {}; speed: of the planned layers on ideal hardware)\n",
               a.efficiency) +
           plans_text(outcome));
+    if (outcome.plans.front().result.stages.size() > 1) {
+        print("\nPipeline stages under the first plan\n" +
+              plan_stages_text(outcome.plans.front().result));
+    }
     const plan::Plan& plan = outcome.plans.front().result.plan;
     print(fmt::format("\nPlan by {}\n", plan.method) + train::plan_table(plan, statistics.table));
     if (a.layers) {

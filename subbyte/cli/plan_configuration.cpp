@@ -52,20 +52,32 @@ std::string costs_text(const train::ModelPlan& plan) {
 }
 
 std::string stages_text(const train::ModelPlan& plan) {
-    const plan::CostEstimate& cost = plan.costs.back().cost;
-    Rows rows{{"stage", "blocks", "FLOPs", "memory", "FP4 share", "time"}};
-    for (std::size_t s = 0; s < cost.stages.size(); ++s) {
-        int first = -1, last = -1;
-        for (const plan::LayerInfo& layer : plan.table) {
-            if (layer.stage != static_cast<int>(s) || layer.block < 0) continue;
-            if (first < 0) first = layer.block;
-            last = layer.block;
-        }
-        const plan::Cost& stage = cost.stages[s];
-        rows.push_back({fmt::to_string(s), fmt::format("{} .. {}", first, last),
-                        percent(stage.gemm_flops / cost.total.gemm_flops),
-                        bytes_text(stage.bytes()), percent(plan.stage_fp4_share[s]),
-                        percent(stage.modelled_time / cost.total.modelled_time)});
+    const plan::Cost& total = plan.costs.back().cost.total;
+    Rows rows{{"stage", "blocks", "FLOPs", "memory", "FP4 share", "target", "reached", "time",
+               "modelled speed"}};
+    for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+        const train::StagePlan& stage = plan.stages[s];
+        rows.push_back(
+            {fmt::to_string(s), fmt::format("{} .. {}", stage.first_block, stage.last_block),
+             percent(stage.cost.gemm_flops / total.gemm_flops), bytes_text(stage.cost.bytes()),
+             percent(stage.fp4_share), percent(stage.target), percent(stage.reached),
+             percent(stage.cost.modelled_time / total.modelled_time),
+             fmt::format("{:.2f}x", stage.cost.speedup())});
+    }
+    return table_text(rows);
+}
+
+std::string times_text(const std::vector<plan::MeasuredTime>& times) {
+    Rows rows{{"type", "layers", "T x K x N", "recipe", "ms", "quantising", "against bf16", ""}};
+    for (const plan::MeasuredTime& time : times) {
+        rows.push_back(
+            {time.type, fmt::to_string(time.layers),
+             fmt::format("{} x {} x {}", time.tokens, time.in_features, time.out_features),
+             time.recipe, fmt::format("{:.3f}", 1e3 * time.seconds),
+             percent(time.quantise / time.seconds),
+             fmt::format("{:.2f}x", time.bf16_seconds / time.seconds),
+             fmt::format("{}{}", time.pays() || time.recipe == "bf16" ? "" : "does not pay",
+                         time.measured ? "" : " (interpolated)")});
     }
     return table_text(rows);
 }
@@ -81,8 +93,12 @@ void show(const train::ModelPlan& plan) {
         "\nMemory with one micro-batch, and speed over BF16 of the linear layers on ideal "
         "hardware\n" +
         costs_text(plan));
-    if (plan.stage_fp4_share.size() > 1) {
+    if (plan.stages.size() > 1) {
         print("\nPipeline stages under the plan\n" + stages_text(plan));
+    }
+    if (!plan.times.empty()) {
+        print("\nMeasured times of one layer (three GEMMs with quantising)\n" +
+              times_text(plan.times));
     }
     const plan::PlanResult& result = plan.result;
     print(fmt::format("\nPlan by {}: FP4 share {}, {:.1f} bits on average; {} {}, target {}\n",
@@ -90,6 +106,10 @@ void show(const train::ModelPlan& plan) {
                       plan::effective_bits(plan.plan, plan.table),
                       plan::efficiency_name(result.efficiency), percent(result.reached),
                       percent(result.target)));
+    if (result.predicted > 0) {
+        print(fmt::format("predicted: DL {:.3e}, DW {:.3e}; gap of the solver {:.1e}\n",
+                          result.predicted_loss, result.predicted_weight, result.gap));
+    }
     print(train::plan_table(result.plan, plan.table));
     for (const std::string& note : plan.notes) print("note: " + note + "\n");
 }
@@ -126,7 +146,17 @@ train::Config configuration(const PlanArguments& a) {
 }  // namespace
 
 void plan_configuration(const PlanArguments& arguments) {
-    const train::ModelPlan plan = train::plan_model(configuration(arguments), arguments.stages);
+    const train::Config config = configuration(arguments);
+    train::ModelPlanOptions options{.stages = arguments.stages,
+                                    .first_blocks = arguments.stage_starts,
+                                    .include = arguments.include,
+                                    .exclude = arguments.exclude,
+                                    .planner = planner_options(arguments, config.run.threads),
+                                    .statistics = {}};
+    if (!arguments.from_stats.empty()) {
+        options.statistics = plan::statistics_from_json(io::read_json(arguments.from_stats));
+    }
+    const train::ModelPlan plan = train::plan_model(config, options);
     if (!arguments.out.empty()) io::write_json(arguments.out, plan::to_json(plan.result.plan));
     if (arguments.json) return print_json(train::to_json(plan));
     show(plan);

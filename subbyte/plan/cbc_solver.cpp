@@ -181,12 +181,13 @@ CoverSolution solve_cover(const CoverProblem& problem, double seconds, double ga
 
         const double bound = model.getBestPossibleObjValue() * unit;
         if (std::isfinite(bound)) solution.bound = std::max(solution.bound, bound);
-        const int stopped_by = model.secondaryStatus();  // 0: nothing, 2: the gap
+        // 0: by nothing, 2: by the gap, 1: no relaxation is cheaper than the start.
+        const int stopped_by = model.secondaryStatus();
         const bool ended = stopped_by == 0 || stopped_by == 2;
+        const bool start_stands = has_start && (stopped_by == 1 || model.isProvenInfeasible());
         std::vector<int> taken;
         if (model.bestSolution() == nullptr || !read_choice(problem, model.bestSolution(), taken)) {
-            // With a start, a search that ends empty proves that nothing is cheaper.
-            solution.proven = has_start && ended && model.isProvenInfeasible();
+            solution.proven = start_stands;
             break;
         }
         const auto [cost, gain] = cover_sums(problem, taken);
@@ -195,8 +196,9 @@ CoverSolution solve_cover(const CoverProblem& problem, double seconds, double ga
             continue;
         }
         const auto agrees = [&](double value) { return std::abs(value - cost) <= 1e-6 * cost; };
-        solution.proven = model.isProvenOptimal() && ended && agrees(model.getObjValue() * unit) &&
-                          cost - solution.bound <= (gap + 1e-6) * cost;
+        solution.proven = start_stands ||
+                          (model.isProvenOptimal() && ended && agrees(model.getObjValue() * unit) &&
+                           cost - solution.bound <= (gap + 1e-6) * cost);
         offer(taken);
         break;
     }

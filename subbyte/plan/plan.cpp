@@ -62,6 +62,12 @@ void Plan::set(const std::string& layer, const std::string& recipe) {
     layers[layer] = {recipe, recipe, recipe};
 }
 
+std::string recipes_text(const Plan& plan, const std::string& layer) {
+    const std::string &f = plan.recipe(layer, Slot::kFprop), &d = plan.recipe(layer, Slot::kDgrad),
+                      &w = plan.recipe(layer, Slot::kWgrad);
+    return f == d && f == w ? f : fmt::format("{}/{}/{}", f, d, w);
+}
+
 Plan uniform_plan(const LayerTable& table, const std::string& recipe) {
     find_recipe(recipe);
     Plan plan;

@@ -24,6 +24,9 @@ struct Plan {
     friend bool operator==(const Plan&, const Plan&) = default;
 };
 
+// "fp4", or "fp4/fp8/bf16" (fprop/dgrad/wgrad) when the GEMMs of the layer differ.
+std::string recipes_text(const Plan& plan, const std::string& layer);
+
 // Every candidate layer of the table gets `recipe`, all others "bf16". Error kUsage for an unknown
 // recipe.
 Plan uniform_plan(const LayerTable& table, const std::string& recipe);

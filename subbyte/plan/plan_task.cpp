@@ -11,6 +11,7 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/core/nearest.h"
+#include "subbyte/plan/measured_times.h"
 
 namespace subbyte::plan {
 namespace {
@@ -110,7 +111,7 @@ std::vector<PlanUnit> make_units(const LayerTable& table, const PlannerOptions& 
                 key[2] = coupling >= 0 ? coupling + 3 : number;
             }
             const auto [entry, fresh] = known.emplace(key, units.size());
-            if (fresh) units.push_back({.stage = layer.stage});
+            if (fresh) units.emplace_back().stage = layer.stage;
             PlanUnit& unit = units[entry->second];
             if (unit.stage != layer.stage) {
                 throw Error(ErrorCode::kUsage,
@@ -156,6 +157,18 @@ void relax(PlanTask& task, const PlannerOptions& options) {
         "target {:.4g} is out of reach{} with {}: relaxed to {:.4g}", options.target,
         all ? "" : fmt::format(" in stage {}", stages_text(short_stages)),
         fmt::join(options.recipes, ", "), demanded > 0 ? options.target * possible / demanded : 0));
+}
+
+void note_what_does_not_pay(PlanTask& task, const LayerTable& table,
+                            const PlannerOptions& options) {
+    for (const MeasuredTime& time : measured_times(table, *options.profile, options.recipes)) {
+        if (time.pays() || time.recipe == "bf16") continue;
+        task.notes.push_back(fmt::format(
+            "'{}' saves no time in {} ({}x{}x{}): {:.3g} ms, of which {:.3g} quantising; bf16 "
+            "{:.3g} ms",
+            time.recipe, time.type, time.tokens, time.in_features, time.out_features,
+            1e3 * time.seconds, 1e3 * time.quantise, 1e3 * time.bf16_seconds));
+    }
 }
 
 // The measured layer that stands for every layer of the table that is a candidate.
@@ -312,13 +325,9 @@ PlanTask make_task(const LayerTable& table, const PlannerOptions& options) {
         task.notes.push_back(
             fmt::format("no times measured of {}: interpolated", fmt::join(shapes, ", ")));
     }
+    if (options.efficiency == Efficiency::kSeconds) note_what_does_not_pay(task, table, options);
     relax(task, options);
     return task;
-}
-
-bool needs_statistics(const std::string& method) {
-    return method != "uniform" && method != "random" && method != "layer-type" &&
-           method != "layer-id";
 }
 
 void set_costs(PlanTask& task, const LayerTable& table, const ModelStatistics& statistics,

@@ -36,9 +36,6 @@ struct PlanTask {
 // Units, savings and targets. Errors as make_plan().
 PlanTask make_task(const LayerTable& table, const PlannerOptions& options);
 
-// The method looks at measurements.
-bool needs_statistics(const std::string& method);
-
 // Fills what the units cost by the method of the options, and their divergence. Errors as
 // make_plan().
 void set_costs(PlanTask& task, const LayerTable& table, const ModelStatistics& statistics,

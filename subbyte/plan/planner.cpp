@@ -214,6 +214,11 @@ std::vector<std::string> planner_methods() {
     return {"snip", "uniform", "random", "min-abs-err", "min-rel-err", "layer-type", "layer-id"};
 }
 
+bool needs_statistics(const std::string& method) {
+    return method != "uniform" && method != "random" && method != "layer-type" &&
+           method != "layer-id";
+}
+
 PlanResult make_plan(const LayerTable& table, const ModelStatistics& statistics,
                      const PlannerOptions& options) {
     const auto start = std::chrono::steady_clock::now();

@@ -75,6 +75,7 @@ struct PlanResult {
 
 // snip, uniform, random, min-abs-err, min-rel-err, layer-type, layer-id
 std::vector<std::string> planner_methods();
+bool needs_statistics(const std::string& method);  // it looks at measurements
 
 // Makes a plan that gives every candidate of the table one of the recipes.
 //   snip          least sum of Q over the layers under the budget

@@ -300,6 +300,8 @@ nlohmann::ordered_json to_json(const SolvedPlan& solved) {
                                 {"predicted_loss", r.predicted_loss},
                                 {"predicted_weight", r.predicted_weight},
                                 {"predicted", r.predicted},
+                                {"objective", r.objective},
+                                {"gap", r.gap},
                                 {"solve_seconds", r.seconds},
                                 {"notes", r.notes},
                                 {"plan", plan::to_json(r.plan)}};
@@ -311,6 +313,10 @@ nlohmann::ordered_json to_json(const SolvedPlan& solved) {
         json["realised_weight"] = realised.real.weight;
         json["loss_factor"] = realised.loss_factor();
         json["weight_factor"] = realised.weight_factor();
+    }
+    for (const plan::PlanResult::Stage& stage : r.stages) {
+        json["stages"].push_back(
+            {{"work", stage.work}, {"target", stage.target}, {"reached", stage.reached}});
     }
     // Without a plan there is nothing that these numbers could be of.
     for (const char* number : {"reached", "fp4_share", "effective_bits", "candidate_speedup",

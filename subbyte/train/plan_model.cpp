@@ -5,14 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "subbyte/core/error.h"
 #include "subbyte/data/tokenizer.h"
+#include "subbyte/plan/stages.h"
 #include "subbyte/train/config_model.h"
 #include "subbyte/train/config_rules.h"
 #include "subbyte/train/model_folder.h"
+#include "subbyte/train/plan_candidates.h"
 #include "subbyte/train/plan_file.h"
 
 namespace subbyte::train {
@@ -32,14 +33,8 @@ models::LlamaConfig shape_of(const Config& config, std::vector<std::string>& not
     return shape;
 }
 
-// Methods that need no statistics.
-bool plans_shapes(const std::string& method) {
-    return method == "uniform" || method == "random" || method == "layer-type" ||
-           method == "layer-id";
-}
-
 plan::PlanResult make_result(const Config& config, const plan::LayerTable& table,
-                             std::vector<std::string>& notes) {
+                             const ModelPlanOptions& given, std::vector<std::string>& notes) {
     const Config::Precision& precision = config.precision;
     plan::PlanResult result;
     if (!precision.plan.empty()) {
@@ -49,21 +44,25 @@ plan::PlanResult make_result(const Config& config, const plan::LayerTable& table
         notes.push_back(fmt::format("the plan is that of {}", precision.plan));
         return result;
     }
-    plan::PlannerOptions options;
+    plan::PlannerOptions options = given.planner;
     options.method = precision.snip.method;
-    if (!plans_shapes(options.method)) {
+    if (plan::needs_statistics(options.method) && given.statistics.layers.empty()) {
         options.method = "layer-type";
         notes.push_back(
             fmt::format("method {} needs statistics of a trained model; this plan is by layer-type "
-                        "(`subbyte plan "
-                        "MODEL_DIR --data TEXT` measures)",
+                        "(`subbyte plan MODEL_DIR --data TEXT` measures, --from-stats takes them "
+                        "from a file)",
                         precision.snip.method));
     }
     options.recipes = precision.snip.options;
     options.target = precision.snip.target;
     options.efficiency = plan::efficiency_from_name(precision.snip.efficiency);
+    options.squared = precision.snip.squared;
     options.seed = static_cast<std::uint64_t>(config.run.seed);
-    result = plan::make_plan(table, {}, options);
+    result = plan::make_plan(table, given.statistics, options);
+    if (!result.usable()) {
+        throw Error(ErrorCode::kUsage, result.notes.back(), "give more --seconds");
+    }
     notes.insert(notes.end(), result.notes.begin(), result.notes.end());
     if (precision.recipe != "snip") {
         notes.push_back(
@@ -72,6 +71,29 @@ plan::PlanResult make_result(const Config& config, const plan::LayerTable& table
                         precision.recipe));
     }
     return result;
+}
+
+void add_stages(ModelPlan& result) {
+    const std::vector<plan::Cost>& costs = result.costs.back().cost.stages;
+    for (std::size_t s = 0; s < costs.size(); ++s) {
+        StagePlan stage{.cost = costs[s]};
+        plan::LayerTable part;
+        for (const plan::LayerInfo& layer : result.table) {
+            if (layer.stage != static_cast<int>(s)) continue;
+            part.push_back(layer);
+            if (layer.block < 0) continue;
+            if (stage.first_block < 0) stage.first_block = layer.block;
+            stage.last_block = layer.block;
+        }
+        stage.fp4_share = plan::fp4_share(result.plan, part);
+        if (s < result.result.stages.size()) {
+            stage.target = result.result.stages[s].target;
+            stage.reached = result.result.stages[s].reached;
+        } else {  // a plan that was given
+            stage.target = stage.reached = stage.fp4_share;
+        }
+        result.stages.push_back(stage);
+    }
 }
 
 plan::Plan with_fixed(plan::Plan plan,
@@ -106,40 +128,7 @@ std::vector<LayerType> layer_types(const plan::LayerTable& table) {
     return types;
 }
 
-void balance_stages(plan::LayerTable& table, int stages) {
-    int blocks = 0;
-    for (const plan::LayerInfo& layer : table) blocks = std::max(blocks, layer.block + 1);
-    if (stages < 1 || stages > std::max(blocks, 1)) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("{} pipeline stages for {} blocks", stages, blocks),
-                    "every stage needs a block: give 1 .. the number of blocks");
-    }
-    std::vector<double> work(static_cast<std::size_t>(blocks), 0.0);
-    double left = 0;
-    for (const plan::LayerInfo& layer : table) {
-        if (layer.block >= 0) work[static_cast<std::size_t>(layer.block)] += layer.slot_flops();
-        left += layer.slot_flops();
-    }
-    std::vector<int> stage(work.size(), stages - 1);
-    std::size_t block = 0;
-    for (int s = 0; s < stages - 1; ++s) {
-        const auto later = static_cast<std::size_t>(stages - 1 - s);
-        const double mean = left / static_cast<double>(later + 1);
-        double load = 0;
-        const std::size_t first = block;
-        while (block + later < work.size() &&
-               (block == first || std::abs(load + work[block] - mean) <= std::abs(load - mean))) {
-            load += work[block];
-            stage[block++] = s;
-        }
-        left -= load;
-    }
-    for (plan::LayerInfo& layer : table) {
-        layer.stage = layer.block >= 0 ? stage[static_cast<std::size_t>(layer.block)] : stages - 1;
-    }
-}
-
-ModelPlan plan_model(const Config& config, int stages) {
+ModelPlan plan_model(const Config& config, const ModelPlanOptions& options) {
     ModelPlan result;
     const models::LlamaConfig shape = shape_of(config, result.notes);
     result.model = config.model.path.empty() ? config.model.preset : config.model.path;
@@ -149,30 +138,37 @@ ModelPlan plan_model(const Config& config, int stages) {
     result.micro_batch_tokens = result.tokens_per_step / result.micro_batches;
     result.parameters = static_cast<double>(models::parameter_count(shape));
     result.table = models::layer_table(shape, result.micro_batch_tokens);
-    balance_stages(result.table, stages);
-    const auto fixed = fixed_layers(config.precision, result.table);
-    plan::CostOptions options;
-    options.other_parameters = result.parameters;
+    if (options.first_blocks.empty()) {
+        plan::balance_stages(result.table, options.stages);
+    } else {
+        plan::set_stages(result.table, options.first_blocks);
+    }
+    auto fixed = fixed_layers(config.precision, result.table);
+    plan::CostOptions cost_options;
+    cost_options.other_parameters = result.parameters;
     for (plan::LayerInfo& layer : result.table) {
         if (fixed.contains(layer.name)) layer.candidate = false;
-        options.other_parameters -= layer.weights();
+        cost_options.other_parameters -= layer.weights();
     }
-    result.result = make_result(config, result.table, result.notes);
+    choose_candidates(result.table, options.include, options.exclude);
+    for (const plan::LayerInfo& layer : result.table) {
+        if (layer.candidate) fixed.erase(layer.name);
+    }
+    result.result = make_result(config, result.table, options, result.notes);
     result.plan = with_fixed(result.result.plan, fixed);
+    if (options.planner.profile) {
+        result.times = plan::measured_times(result.table, *options.planner.profile,
+                                            config.precision.snip.options);
+    }
 
     const auto add_cost = [&](const std::string& name, const plan::Plan& plan) {
-        result.costs.push_back({name, plan::estimate_cost(plan, result.table, options)});
+        result.costs.push_back({name, plan::estimate_cost(plan, result.table, cost_options)});
     };
     for (const std::string recipe : {"bf16", "fp8", "fp4"}) {
         add_cost(recipe, with_fixed(plan::uniform_plan(result.table, recipe), fixed));
     }
     add_cost("plan", result.plan);
-    for (int s = 0; s < stages; ++s) {
-        plan::LayerTable part;
-        std::copy_if(result.table.begin(), result.table.end(), std::back_inserter(part),
-                     [&](const plan::LayerInfo& layer) { return layer.stage == s; });
-        result.stage_fp4_share.push_back(plan::fp4_share(result.plan, part));
-    }
+    add_stages(result);
     return result;
 }
 
@@ -187,6 +183,20 @@ nlohmann::ordered_json to_json(const plan::Cost& cost) {
               {"quantised_weights", cost.quantised_weights},
               {"saved_activations", cost.saved_activations},
               {"total", cost.bytes()}}}};
+}
+
+nlohmann::ordered_json to_json(const plan::MeasuredTime& time) {
+    return {{"type", time.type},
+            {"layers", time.layers},
+            {"tokens", time.tokens},
+            {"in_features", time.in_features},
+            {"out_features", time.out_features},
+            {"recipe", time.recipe},
+            {"seconds", time.seconds},
+            {"quantise_seconds", time.quantise},
+            {"bf16_seconds", time.bf16_seconds},
+            {"measured", time.measured},
+            {"pays", time.pays()}};
 }
 
 nlohmann::ordered_json to_json(const ModelPlan& plan) {
@@ -207,7 +217,7 @@ nlohmann::ordered_json to_json(const ModelPlan& plan) {
     }
     for (const NamedCost& cost : plan.costs) {
         nlohmann::ordered_json entry = to_json(cost.cost.total);
-        if (plan.stage_fp4_share.size() > 1) {
+        if (plan.stages.size() > 1) {
             for (const plan::Cost& stage : cost.cost.stages)
                 entry["stages"].push_back(to_json(stage));
         }
@@ -219,7 +229,25 @@ nlohmann::ordered_json to_json(const ModelPlan& plan) {
     json["reached"] = result.reached;
     json["fp4_share"] = plan::fp4_share(plan.plan, plan.table);
     json["effective_bits"] = plan::effective_bits(plan.plan, plan.table);
-    json["stage_fp4_share"] = plan.stage_fp4_share;
+    for (const StagePlan& stage : plan.stages) {
+        const plan::Cost& all = plan.costs.back().cost.total;
+        json["stages"].push_back(
+            {{"first_block", stage.first_block},
+             {"last_block", stage.last_block},
+             {"flops_share", all.gemm_flops > 0 ? stage.cost.gemm_flops / all.gemm_flops : 0.0},
+             {"time_share",
+              all.modelled_time > 0 ? stage.cost.modelled_time / all.modelled_time : 0.0},
+             {"fp4_share", stage.fp4_share},
+             {"target", stage.target},
+             {"reached", stage.reached},
+             {"cost", to_json(stage.cost)}});
+    }
+    for (const plan::MeasuredTime& time : plan.times) json["times"].push_back(to_json(time));
+    if (result.predicted > 0) {
+        json["predicted_loss"] = result.predicted_loss;
+        json["predicted_weight"] = result.predicted_weight;
+        json["gap"] = result.gap;
+    }
     json["plan"] = plan::to_json(result.plan);
     json["notes"] = plan.notes;
     return json;

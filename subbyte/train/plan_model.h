@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "subbyte/plan/cost_model.h"
+#include "subbyte/plan/measured_times.h"
 #include "subbyte/plan/planner.h"
 #include "subbyte/train/config.h"
 
@@ -24,37 +25,51 @@ struct LayerType {
 };
 std::vector<LayerType> layer_types(const plan::LayerTable& table);
 
-// Cuts the blocks into `stages` runs of consecutive blocks, one per pipeline stage, and writes them
-// into the table. Going from the first stage to the last, each takes blocks until its GEMM FLOPs
-// are nearest to the mean of what is left; every stage gets a block. Layers outside the blocks
-// belong to the last stage (the head); their FLOPs count. Error kUsage for fewer than 1 stage or
-// more stages than blocks.
-void balance_stages(plan::LayerTable& table, int stages);
-
 struct NamedCost {
     std::string name;  // "bf16", "fp8", "fp4", "plan"
     plan::CostEstimate cost;
 };
 
-// What a configuration needs, and a plan for it, from shapes alone.
+// How to plan for a configuration, beside what it says itself.
+struct ModelPlanOptions {
+    int stages = 1;                             // balanced; or
+    std::vector<int> first_blocks;              // the first block of every stage
+    std::vector<std::string> include, exclude;  // see choose_candidates()
+    // Granularity, couplings, profile, weights, estimator, limits. Method, recipes, target,
+    // efficiency and seed are those of the configuration.
+    plan::PlannerOptions planner;
+    plan::ModelStatistics statistics;  // no layers: none
+};
+
+// One pipeline stage under the plan, one micro-batch.
+struct StagePlan {
+    int first_block = -1, last_block = -1;  // -1: no block
+    plan::Cost cost;
+    double fp4_share = 0;
+    double target = 0, reached = 0;  // of the efficiency, within the stage
+};
+
+// What a configuration needs, and a plan for it, from shapes and, when given, statistics.
 struct ModelPlan {
     std::string model;  // preset, folder, or "llama"
     double parameters = 0;
     plan::LayerTable table;  // tokens: rows of one micro-batch
     std::int64_t micro_batches = 1, micro_batch_tokens = 0, tokens_per_step = 0;
-    plan::PlanResult result;              // result.plan holds the candidates
-    plan::Plan plan;                      // result.plan and the layers that no plan changes
-    std::vector<NamedCost> costs;         // of one micro-batch
-    std::vector<double> stage_fp4_share;  // of the plan, within each stage
+    plan::PlanResult result;       // result.plan holds the candidates
+    plan::Plan plan;               // result.plan and the layers that no plan changes
+    std::vector<NamedCost> costs;  // of one micro-batch
+    std::vector<StagePlan> stages;
+    std::vector<plan::MeasuredTime> times;  // of the options; empty without a profile
     std::vector<std::string> notes;
 };
 
 // Plans the model of a configuration without its weights or data. The plan is precision.plan when
-// given; else precision.snip.method makes it if it needs no statistics, or layer-type does. Errors:
-// kUsage, kData as for config.json of model.path and plan files.
-ModelPlan plan_model(const Config& config, int stages);
+// given; else precision.snip.method makes it if it needs no statistics or they are given, or
+// layer-type does. Errors: kUsage, kData as for config.json of model.path and plan files.
+ModelPlan plan_model(const Config& config, const ModelPlanOptions& options);
 
 nlohmann::ordered_json to_json(const ModelPlan& plan);
 nlohmann::ordered_json to_json(const plan::Cost& cost);
+nlohmann::ordered_json to_json(const plan::MeasuredTime& time);
 
 }  // namespace subbyte::train

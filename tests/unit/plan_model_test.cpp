@@ -19,6 +19,12 @@ Config config_of(const std::string& preset, const std::vector<std::string>& sets
     return load_config(preset, sets).config;
 }
 
+ModelPlanOptions in_stages(int stages) {
+    ModelPlanOptions options;
+    options.stages = stages;
+    return options;
+}
+
 const plan::Cost& total(const ModelPlan& plan, const std::string& name) {
     for (const NamedCost& cost : plan.costs) {
         if (cost.name == name) return cost.cost.total;
@@ -28,7 +34,7 @@ const plan::Cost& total(const ModelPlan& plan, const std::string& name) {
 
 // FLOP shares published for the shapes (per cent of the block linears).
 TEST(PlanModel, LayerTypesHaveTheSharesOfTheirShapes) {
-    const ModelPlan plan = plan_model(config_of("llama-70b"), 1);
+    const ModelPlan plan = plan_model(config_of("llama-70b"), {});
     double blocks = 0;
     for (const LayerType& type : layer_types(plan.table)) {
         if (type.candidate) blocks += type.flops_share;
@@ -52,7 +58,7 @@ TEST(PlanModel, LayerTypesHaveTheSharesOfTheirShapes) {
 
 TEST(PlanModel, SeventyBillionParametersTakeLittleTime) {
     const auto start = std::chrono::steady_clock::now();
-    const ModelPlan plan = plan_model(config_of("llama-70b"), 8);
+    const ModelPlan plan = plan_model(config_of("llama-70b"), in_stages(8));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     RecordProperty("seconds", std::to_string(seconds.count()));
     // LLaMA-2 70B as published: 68.98 billion.
@@ -72,9 +78,13 @@ TEST(PlanModel, SeventyBillionParametersTakeLittleTime) {
 }
 
 TEST(PlanModel, EveryStageReachesTheTarget) {
-    const ModelPlan plan = plan_model(config_of("llama-70b", {"precision.snip.target=0.5"}), 8);
-    ASSERT_EQ(plan.stage_fp4_share.size(), 8u);
-    for (const double share : plan.stage_fp4_share) EXPECT_GE(share, 0.5 - 1e-9);
+    const ModelPlan plan = plan_model(config_of("llama-70b", {"precision.snip.target=0.5"}), in_stages(8));
+    ASSERT_EQ(plan.stages.size(), 8u);
+    for (const StagePlan& stage : plan.stages) {
+        EXPECT_GE(stage.fp4_share, 0.5 - 1e-9);
+        EXPECT_NEAR(stage.reached, stage.fp4_share, 1e-12);
+        EXPECT_EQ(stage.target, 0.5);
+    }
     EXPECT_EQ(plan.result.plan.method, "layer-type");
     ASSERT_FALSE(plan.notes.empty());
     EXPECT_NE(plan.notes[0].find("method snip needs statistics"), std::string::npos);
@@ -88,7 +98,7 @@ TEST(PlanModel, EveryStageReachesTheTarget) {
 
 TEST(PlanModel, StagesAreConsecutiveAndNeverEmpty) {
     for (int stages = 1; stages <= 8; ++stages) {
-        ModelPlan plan = plan_model(config_of("llama-9m"), stages);
+        ModelPlan plan = plan_model(config_of("llama-9m"), in_stages(stages));
         int before = 0;
         std::vector<int> layers(static_cast<std::size_t>(stages));
         for (const plan::LayerInfo& layer : plan.table) {
@@ -100,14 +110,14 @@ TEST(PlanModel, StagesAreConsecutiveAndNeverEmpty) {
         for (const int count : layers) EXPECT_GT(count, 0) << stages;
     }
     for (const int stages : {0, -1, 9}) {
-        EXPECT_THROW(plan_model(config_of("llama-9m"), stages), Error) << stages;
+        EXPECT_THROW(plan_model(config_of("llama-9m"), in_stages(stages)), Error) << stages;
     }
 }
 
 TEST(PlanModel, HeadAndRulesArePartOfTheCostButNotOfThePlan) {
     Config config = config_of("llama-9m", {"precision.snip.method=uniform", "precision.head=fp8"});
     config.precision.rules = {{"*.0.*", "bf16", ""}, {"*.1.*", "fp8", "wgrad"}};
-    const ModelPlan plan = plan_model(config, 1);
+    const ModelPlan plan = plan_model(config, {});
     EXPECT_EQ(plan.result.plan.method, "uniform");
     EXPECT_EQ(plan.result.plan.layers.size(), 6u * 7);
     EXPECT_EQ(plan.plan.recipe("lm_head", plan::Slot::kFprop), "fp8");
@@ -122,7 +132,7 @@ TEST(PlanModel, TimeSavedIsNamedAndReached) {
         plan_model(config_of("llama-9m", {"precision.snip.efficiency=time-saved",
                                           "precision.snip.options=[\"bf16\", \"fp8\"]",
                                           "precision.snip.target=0.4"}),
-                   1);
+                   {});
     EXPECT_EQ(plan.result.efficiency, plan::Efficiency::kTimeSaved);
     EXPECT_GE(plan.result.reached, 0.4);
     EXPECT_EQ(to_json(plan)["efficiency"], "time-saved");

@@ -214,6 +214,7 @@ TEST(Planner, ResultsNameTheirMeasure) {
     for (const std::string& name : efficiency_names()) {
         PlannerOptions options = options_for("layer-type", 0.4);
         options.efficiency = efficiency_from_name(name);
+        if (name == "seconds") continue;  // needs a machine profile: see plan_profile_test
         EXPECT_EQ(efficiency_name(make_plan(tiny_llama(), {}, options).efficiency), name);
     }
     EXPECT_THROW(efficiency_from_name("time"), Error);

@@ -191,7 +191,8 @@ TEST(Selection, MalformedProblemsAreRefusedByName) {
 
 TEST(Selection, NothingToChooseIsOptimal) {
     EXPECT_EQ(solve_selection({}).status, SelectionStatus::kOptimal);
-    SelectionProblem no_items{.items = {}, .target = {0.5}};
+    SelectionProblem no_items;
+    no_items.target = {0.5};
     EXPECT_EQ(solve_selection(no_items).status, SelectionStatus::kInfeasible);
 }
 
