@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
+
+#include "subbyte/plan/machine_profile.h"
 
 namespace subbyte::bench {
 
@@ -37,6 +40,12 @@ struct LayerShape {
 };
 nlohmann::json bench_layer(const std::string& recipe, const LayerShape& shape,
                            const Effort& effort);
+
+// Times of the three GEMMs of layers of these shapes in every recipe (BF16 is always among them),
+// with the quantising of each operand by itself, and the bytes that the packed copies hold.
+// effort.seconds counts per shape. What a planner needs to know about a machine.
+plan::MachineProfile measure_profile(const std::vector<LayerShape>& shapes,
+                                     const std::vector<std::string>& recipes, const Effort& effort);
 
 // Quantising an FP32 matrix: rows as they lie, and its transpose.
 nlohmann::json bench_quantize(const std::string& spec, std::int64_t rows, std::int64_t cols,

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "subbyte/bench/benchmarks.h"
+#include "subbyte/cli/bench.h"
 #include "subbyte/cli/output.h"
 #include "subbyte/cli/verbs.h"
 
@@ -69,7 +70,8 @@ void add_bench(CLI::App& program) {
     auto a = std::make_shared<BenchArguments>();
     CLI::App* verb = program.add_subcommand(
         "bench", "Times of our parts beside LibTorch's FP32 and BF16, in one run");
-    verb->require_subcommand(1);
+    verb->require_subcommand(0, 1);
+    add_bench_profile(*verb);
 
     CLI::App* gemm = add_benchmark(*verb, a, "gemm", "One matrix product of packed operands");
     gemm->add_option("--spec", a->spec, "Number format of A and B, or a recipe")

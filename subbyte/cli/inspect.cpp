@@ -1,7 +1,7 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// subbyte inspect FILE | RUN_DIR [--against OTHER_RUN] | kernels | formats
+// subbyte inspect FILE | RUN_DIR [--against OTHER_RUN] | plan | stats | kernels | formats
 #include "subbyte/cli/inspect.h"
 
 #include <fmt/format.h>
@@ -65,7 +65,7 @@ struct InspectArguments {
 void show_file(const InspectArguments& arguments) {
     if (arguments.path.empty()) {
         throw Error(ErrorCode::kUsage, "inspect: nothing to look into",
-                    "give a FILE, or one of: kernels, formats");
+                    "give a FILE, or one of: plan, stats, kernels, formats");
     }
     const std::filesystem::path path = arguments.path;
     if (!arguments.against.empty() || std::filesystem::exists(path / "log.jsonl") ||
@@ -91,6 +91,7 @@ void add_inspect(CLI::App& program) {
     verb->require_subcommand(0, 1);
     add_inspect_kernels(*verb);
     add_inspect_formats(*verb);
+    add_inspect_plan(*verb);
     verb->callback([verb, arguments] {
         if (verb->get_subcommands().empty()) show_file(*arguments);
     });

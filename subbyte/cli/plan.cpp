@@ -17,7 +17,6 @@
 
 #include "subbyte/cli/verbs.h"
 #include "subbyte/core/error.h"
-#include "subbyte/plan/planner.h"
 
 namespace subbyte::cli {
 namespace {
@@ -115,12 +114,6 @@ void add_shape_options(CLI::App& verb, PlanArguments& a) {
     verb.add_option("--set", a.sets, "Change one key of CONFIG (may be repeated)")
         ->allow_extra_args(false)
         ->type_name("KEY=VALUE");
-    CLI::Option* stages =
-        verb.add_option("--stages", a.stages, "Pipeline stages to spread the blocks over, balanced")
-            ->capture_default_str();
-    verb.add_option("--stage-starts", a.stage_starts, "First block of every stage: 0,4,8")
-        ->delimiter(',')
-        ->excludes(stages);
     verb.add_option("--include", a.include, "Layers that are chosen for too (glob): lm_head")
         ->delimiter(',')
         ->type_name("GLOB");
@@ -153,47 +146,6 @@ void add_measure_options(CLI::App& verb, PlanArguments& a) {
         ->type_name("FILE");
 }
 
-void add_solve_options(CLI::App& verb, PlanArguments& a) {
-    verb.add_option("--target", a.targets, "Least efficiency, 0 .. 1; several: X,Y")
-        ->delimiter(',')
-        ->check(CLI::Range(0.0, 1.0))
-        ->capture_default_str();
-    verb.add_option("--method", a.methods, "How to plan; several are compared: snip,uniform")
-        ->delimiter(',')
-        ->check(CLI::IsMember(plan::planner_methods()))
-        ->capture_default_str();
-    verb.add_option("--options", a.options, "Recipes to choose from")
-        ->delimiter(',')
-        ->capture_default_str();
-    verb.add_option("--efficiency", a.efficiency, "What the target is a share of")
-        ->check(CLI::IsMember(plan::efficiency_names()))
-        ->capture_default_str();
-    verb.add_option("--granularity", a.granularity, "Choose for layers or for each GEMM")
-        ->check(CLI::IsMember(plan::granularity_names()))
-        ->capture_default_str();
-    verb.add_option("--coupled", a.coupled,
-                    "Types (or slots) that get one recipe: q_proj+k_proj+v_proj,gate_proj+up_proj")
-        ->delimiter(',')
-        ->type_name("A+B");
-    CLI::Option* profile =
-        verb.add_option("--profile", a.profile, "Measured times, of bench --profile")
-            ->type_name("FILE");
-    verb.add_flag("--foreign-profile", a.foreign_profile,
-                  "Take the profile though it is of another machine")
-        ->needs(profile);
-    verb.add_flag("--stretch", a.stretch,
-                  "Statistics of a model with other blocks: taken at the same relative depth");
-    verb.add_option("--estimator", a.estimator, "Of the loss divergence")
-        ->check(CLI::IsMember(plan::estimator_names()))
-        ->capture_default_str();
-    verb.add_option("--loss-weight", a.loss_weight, "Weight of the loss divergence")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    verb.add_option("--weight-weight", a.weight_weight, "Weight of the weight divergence")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-}
-
 }  // namespace
 
 void add_plan(CLI::App& program) {
@@ -205,15 +157,18 @@ void add_plan(CLI::App& program) {
         "on --data)");
     add_shape_options(*verb, *a);
     add_measure_options(*verb, *a);
-    add_solve_options(*verb, *a);
+    verb->add_option("--options", a->options, "Recipes to choose from")
+        ->delimiter(',')
+        ->capture_default_str();
+    verb->add_flag("--stretch", a->stretch,
+                   "Statistics of a model with other blocks: taken at the same relative depth");
+    add_choice_options(*verb, *a);
+    add_estimate_options(*verb, *a);
     verb->add_flag("--layers", a->layers, "Also show the predicted damage of every layer");
     verb->add_option("--instance", a->instance,
                      "Solve a selection problem (JSON): costs, gains, targets")
         ->type_name("FILE");
     verb->add_option("--out", a->out, "Write the plan or the result (JSON)")->type_name("FILE");
-    verb->add_option("--seconds", a->limits.seconds, "Time limit of the solver")
-        ->check(CLI::PositiveNumber)
-        ->capture_default_str();
     verb->add_flag("--json", a->json, "As JSON");
     verb->callback([verb, a] { run(*verb, *a); });
 }

@@ -10,6 +10,10 @@
 #include "subbyte/train/config.h"
 #include "subbyte/train/plan_checkpoint.h"
 
+namespace CLI {
+class App;
+}
+
 namespace subbyte::cli {
 
 // Everything `subbyte plan` can be told.
@@ -39,6 +43,11 @@ struct PlanArguments {
 // What the options of the solver say. `threads`: of the runs that the plan is for, 0: as many as
 // there are. Error kUsage, kData for names and files.
 plan::PlannerOptions planner_options(const PlanArguments& arguments, std::int64_t threads = 0);
+
+// The options that planner_options() reads, apart from --options: what is chosen and how, and how
+// the damage is estimated.
+void add_choice_options(CLI::App& verb, PlanArguments& arguments);
+void add_estimate_options(CLI::App& verb, PlanArguments& arguments);
 
 void solve_instances(const PlanArguments& arguments);     // --instance
 void plan_configuration(const PlanArguments& arguments);  // from shapes alone

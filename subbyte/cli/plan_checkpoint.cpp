@@ -15,6 +15,7 @@
 #include "subbyte/io/json_file.h"
 #include "subbyte/plan/stages.h"
 #include "subbyte/plan/statistics_check.h"
+#include "subbyte/train/inspect_plan.h"
 #include "subbyte/train/plan_candidates.h"
 #include "subbyte/train/run_report.h"
 
@@ -63,7 +64,7 @@ Outcome make_plans(const PlanArguments& a) {
         outcome.measurement = checkpoint->measure();
         outcome.measure_seconds = watch.seconds();
     } else {
-        outcome.measurement.statistics = plan::statistics_from_json(io::read_json(a.from_stats));
+        outcome.measurement.statistics = train::read_statistics(a.from_stats);
         if (checkpoint) {
             plan::check_same_model(outcome.measurement.statistics, checkpoint->table());
         }

@@ -7,12 +7,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "subbyte/cli/bench.h"
 #include "subbyte/cli/console.h"
 #include "subbyte/cli/output.h"
 #include "subbyte/cli/plan.h"
 #include "subbyte/core/error.h"
 #include "subbyte/io/json_file.h"
 #include "subbyte/train/config_reader.h"
+#include "subbyte/train/inspect_plan.h"
 #include "subbyte/train/plan_model.h"
 #include "subbyte/train/run_report.h"
 
@@ -63,21 +65,6 @@ std::string stages_text(const train::ModelPlan& plan) {
              percent(stage.fp4_share), percent(stage.target), percent(stage.reached),
              percent(stage.cost.modelled_time / total.modelled_time),
              fmt::format("{:.2f}x", stage.cost.speedup())});
-    }
-    return table_text(rows);
-}
-
-std::string times_text(const std::vector<plan::MeasuredTime>& times) {
-    Rows rows{{"type", "layers", "T x K x N", "recipe", "ms", "quantising", "against bf16", ""}};
-    for (const plan::MeasuredTime& time : times) {
-        rows.push_back(
-            {time.type, fmt::to_string(time.layers),
-             fmt::format("{} x {} x {}", time.tokens, time.in_features, time.out_features),
-             time.recipe, fmt::format("{:.3f}", 1e3 * time.seconds),
-             percent(time.quantise / time.seconds),
-             fmt::format("{:.2f}x", time.bf16_seconds / time.seconds),
-             fmt::format("{}{}", time.pays() || time.recipe == "bf16" ? "" : "does not pay",
-                         time.measured ? "" : " (interpolated)")});
     }
     return table_text(rows);
 }
@@ -154,7 +141,7 @@ void plan_configuration(const PlanArguments& arguments) {
                                     .planner = planner_options(arguments, config.run.threads),
                                     .statistics = {}};
     if (!arguments.from_stats.empty()) {
-        options.statistics = plan::statistics_from_json(io::read_json(arguments.from_stats));
+        options.statistics = train::read_statistics(arguments.from_stats);
     }
     const train::ModelPlan plan = train::plan_model(config, options);
     if (!arguments.out.empty()) io::write_json(arguments.out, plan::to_json(plan.result.plan));

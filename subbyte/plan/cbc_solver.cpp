@@ -12,8 +12,6 @@
 #include <mutex>
 #include <numeric>
 
-#include "subbyte/plan/cover_start.h"
-
 namespace subbyte::plan {
 namespace {
 
@@ -124,15 +122,6 @@ bool read_choice(const CoverProblem& problem, const double* values, std::vector<
     return true;
 }
 
-// Tells the model where to begin.
-void set_start(CbcModel& model, const std::vector<int>& taken, double objective) {
-    std::vector<double> values(static_cast<std::size_t>(model.getNumCols()), 0.0);
-    for (const int j : taken) {
-        if (j >= 0) values[static_cast<std::size_t>(j)] = 1.0;
-    }
-    model.setBestSolution(values.data(), model.getNumCols(), objective);
-}
-
 }  // namespace
 
 CoverSolution solve_cover(const CoverProblem& problem, double seconds, double gap) {
@@ -150,16 +139,6 @@ CoverSolution solve_cover(const CoverProblem& problem, double seconds, double ga
 
     CoverSolution solution;
     solution.bound = range.least;
-    const auto offer = [&](const std::vector<int>& taken) {
-        if (taken.empty()) return;
-        const CoverSums sums = cover_sums(problem, taken);
-        if (sums.gain < problem.need || (solution.found && sums.cost >= solution.cost)) return;
-        solution.found = true;
-        solution.taken = taken;
-        solution.cost = sums.cost;
-    };
-    offer(problem.start);
-    if (left() > 0) offer(greedy_cover(problem));
     while (left() > 0) {
         CbcModel model(lp);
         model.setLogLevel(0);
@@ -174,37 +153,39 @@ CoverSolution solve_cover(const CoverProblem& problem, double seconds, double ga
         CbcStrategyDefault strategy(/*cutsOnlyAtRoot=*/1, /*numberStrong=*/5,
                                     /*numberBeforeTrust=*/0, /*printLevel=*/0);
         model.setStrategy(strategy);
-        const bool has_start = solution.found;
-        if (has_start) set_start(model, solution.taken, solution.cost / unit);
         model.initialSolve();
         model.branchAndBound();
 
         const double bound = model.getBestPossibleObjValue() * unit;
         if (std::isfinite(bound)) solution.bound = std::max(solution.bound, bound);
-        // 0: by nothing, 2: by the gap, 1: no relaxation is cheaper than the start.
-        const int stopped_by = model.secondaryStatus();
-        const bool ended = stopped_by == 0 || stopped_by == 2;
-        const bool start_stands = has_start && (stopped_by == 1 || model.isProvenInfeasible());
         std::vector<int> taken;
         if (model.bestSolution() == nullptr || !read_choice(problem, model.bestSolution(), taken)) {
-            solution.proven = start_stands;
-            break;
+            return solution;
         }
-        const auto [cost, gain] = cover_sums(problem, taken);
+        double cost = 0, gain = 0;
+        for (const int j : taken) {
+            if (j < 0) continue;
+            cost += problem.columns[static_cast<std::size_t>(j)].cost;
+            gain += problem.columns[static_cast<std::size_t>(j)].gain;
+        }
         if (gain < problem.need) {  // covered within the solver's tolerance only
             exclude(lp, taken);
             continue;
         }
+        solution.found = true;
+        solution.taken = std::move(taken);
+        solution.cost = cost;
+        // A bound above the solution is rounding (or nonsense): the solution itself is the better
+        // one.
+        solution.bound = std::min(solution.bound, cost);
         const auto agrees = [&](double value) { return std::abs(value - cost) <= 1e-6 * cost; };
-        solution.proven = start_stands ||
-                          (model.isProvenOptimal() && ended && agrees(model.getObjValue() * unit) &&
-                           cost - solution.bound <= (gap + 1e-6) * cost);
-        offer(taken);
-        break;
+        const int stopped_by = model.secondaryStatus();  // 0: nothing, 2: the gap
+        solution.proven = model.isProvenOptimal() && (stopped_by == 0 || stopped_by == 2) &&
+                          agrees(model.getObjValue() * unit) &&
+                          cost - solution.bound <= (gap + 1e-6) * cost;
+        if (solution.proven && gap == 0) solution.bound = cost;
+        return solution;
     }
-    // A bound above the solution is rounding (or nonsense): the solution itself is the better one.
-    if (solution.found) solution.bound = std::min(solution.bound, solution.cost);
-    if (solution.proven && gap == 0) solution.bound = solution.cost;
     return solution;
 }
 

@@ -18,9 +18,6 @@ struct CoverProblem {
     std::vector<Column> columns;
     int sets = 0;
     double need = 0;
-    // A choice to begin from: per set the index of its column, -1 for none. Empty, or one that does
-    // not cover `need`: no start.
-    std::vector<int> start;
 };
 
 struct CoverSolution {
@@ -35,8 +32,7 @@ struct CoverSolution {
 // says is believed unchecked: values must be 0 or 1, `need` must be covered when the gains are
 // summed again, and "optimal" counts only when the solver's objective is that of its solution. A
 // solution that covers `need` only within the solver's tolerances is excluded and the search goes
-// on. The search begins from the start or from greedy_cover(), whichever is cheaper; without time
-// for either nothing is found. Calls from several threads are safe (one solve at a time).
+// on. Calls from several threads are safe (one solve at a time).
 CoverSolution solve_cover(const CoverProblem& problem, double seconds, double gap);
 
 }  // namespace subbyte::plan

@@ -219,6 +219,25 @@ bool needs_statistics(const std::string& method) {
            method != "layer-id";
 }
 
+double met_target(const Plan& plan, const LayerTable& table, const PlannerOptions& options) {
+    const EfficiencyModel model(table, options.efficiency, options.profile.get());
+    std::vector<double> work(static_cast<std::size_t>(stage_count(table)), 0.0);
+    std::vector<double> saved(work.size(), 0.0);
+    for (std::size_t i = 0; i < table.size(); ++i) {
+        if (!table[i].candidate) continue;
+        const auto stage = static_cast<std::size_t>(table[i].stage);
+        for (const Slot slot : kSlots) {
+            work[stage] += model.work(i, slot);
+            saved[stage] += model.saved(i, slot, find_recipe(plan.recipe(table[i].name, slot)));
+        }
+    }
+    double target = 1;
+    for (std::size_t s = 0; s < work.size(); ++s) {
+        if (work[s] > 0) target = std::min(target, saved[s] / work[s]);
+    }
+    return std::max(0.0, target);
+}
+
 PlanResult make_plan(const LayerTable& table, const ModelStatistics& statistics,
                      const PlannerOptions& options) {
     const auto start = std::chrono::steady_clock::now();

@@ -77,6 +77,10 @@ struct PlanResult {
 std::vector<std::string> planner_methods();
 bool needs_statistics(const std::string& method);  // it looks at measurements
 
+// The largest target that a plan meets in every stage, by the efficiency of the options; 1 without
+// candidates. Error kUsage as EfficiencyModel.
+double met_target(const Plan& plan, const LayerTable& table, const PlannerOptions& options);
+
 // Makes a plan that gives every candidate of the table one of the recipes.
 //   snip          least sum of Q over the layers under the budget
 //   min-abs-err   the same with |E_X| + |E_W| + |E_G|

@@ -13,6 +13,7 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/plan/cbc_solver.h"
+#include "subbyte/plan/cover_search.h"
 
 namespace subbyte::plan {
 namespace {
@@ -175,12 +176,32 @@ int start_column(const Item& item, const std::vector<std::size_t>& options, int 
     return o == 0 ? -1 : first + static_cast<int>(o);
 }
 
+// Searches by dynamic programming, and where that ends unproven (many partial choices of about the
+// same cost) lets CBC go on for the rest of the time.
+CoverSolution solve(const CoverProblem& cover, const std::vector<int>& start, double seconds,
+                    double gap) {
+    const auto begin = std::chrono::steady_clock::now();
+    CoverSolution solution = search_cover(cover, start, 0.5 * seconds, gap);
+    const double used =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (solution.proven || used >= seconds) return solution;
+    const CoverSolution other = solve_cover(cover, seconds - used, gap);
+    const double bound = std::max(solution.bound, other.bound);
+    if (other.found && (!solution.found || other.cost < solution.cost)) solution = other;
+    if (!solution.found) return solution;
+    solution.bound = std::min(bound, solution.cost);
+    solution.proven = solution.cost - solution.bound <= (gap + 1e-6) * solution.cost;
+    if (solution.proven && gap == 0) solution.bound = solution.cost;
+    return solution;
+}
+
 // Chooses for the items of one group: every item starts with its cheapest option, and the solver
 // buys the upgrades that are needed to reach the target.
 GroupResult solve_group(const SelectionProblem& problem, std::size_t group, double seconds,
                         double gap, std::vector<int>& choice) {
     CoverProblem cover;
     std::vector<std::size_t> option_of_column, item_of_set;
+    std::vector<int> start;
     double start_gain = 0;
     for (std::size_t i = 0; i < problem.items.size(); ++i) {
         const Item& item = problem.items[i];
@@ -199,7 +220,7 @@ GroupResult solve_group(const SelectionProblem& problem, std::size_t group, doub
         if (options.size() == 1) continue;
         item_of_set.push_back(i);
         if (!problem.start.empty()) {
-            cover.start.push_back(
+            start.push_back(
                 start_column(item, options, problem.start[i],
                              static_cast<int>(option_of_column.size() - options.size())));
         }
@@ -208,7 +229,7 @@ GroupResult solve_group(const SelectionProblem& problem, std::size_t group, doub
     cover.need = tolerant(problem.target[group]) - start_gain;
     if (cover.need <= 0) return {};
 
-    const CoverSolution solution = solve_cover(cover, seconds, gap);
+    const CoverSolution solution = solve(cover, start, seconds, gap);
     if (!solution.found) return {.found = false, .proven = false};
     for (std::size_t s = 0; s < item_of_set.size(); ++s) {
         if (solution.taken[s] < 0) continue;

@@ -18,6 +18,7 @@
 #include "subbyte/io/model_folder.h"
 #include "subbyte/io/npy.h"
 #include "subbyte/io/safetensors.h"
+#include "subbyte/plan/machine_profile.h"
 #include "subbyte/plan/plan.h"
 #include "subbyte/plan/statistics.h"
 
@@ -123,12 +124,34 @@ Json inspect_statistics(const nlohmann::json& json) {
             {"layers", std::move(layers)}};
 }
 
+Json inspect_profile(const nlohmann::json& json) {
+    const plan::MachineProfile profile = plan::profile_from_json(json);
+    Json layers = Json::array();
+    for (const plan::MachineProfile::Entry& entry : profile.entries) {
+        double quantise = 0;
+        for (const plan::GemmSeconds& gemm : entry.slots) quantise += gemm.quantise();
+        layers.push_back({{"tokens", entry.tokens},
+                          {"in_features", entry.in_features},
+                          {"out_features", entry.out_features},
+                          {"recipe", entry.recipe},
+                          {"seconds", entry.seconds()},
+                          {"quantise_seconds", quantise},
+                          {"bytes", entry.weight_bytes + entry.activation_bytes}});
+    }
+    return {{"kind", "machine-profile"},
+            {"cpu", profile.cpu},
+            {"isa", profile.isa},
+            {"threads", profile.threads},
+            {"layers", std::move(layers)}};
+}
+
 Json inspect_json(const fs::path& path) {
     const nlohmann::json json = io::read_json(path);
     if (json.is_object() && json.contains("fallback")) return inspect_plan(json);
     if (json.is_object() && json.contains("layers")) return inspect_statistics(json);
+    if (json.is_object() && json.contains("entries")) return inspect_profile(json);
     throw Error(ErrorCode::kData, fmt::format("{}: JSON of no known kind", path.string()),
-                "plans and statistics can be looked into");
+                "plans, statistics and machine profiles can be looked into");
 }
 
 Json inspect_checkpoint(const fs::path& folder) {
