@@ -26,7 +26,7 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 using Json = nlohmann::ordered_json;
 
-struct InspectArguments {
+struct ExplainArguments {
     std::string file, stats, layer;
     PlanArguments plan;
     bool json = false;
@@ -123,7 +123,7 @@ bool mixed_slots(const plan::Plan& plan) {
     return false;
 }
 
-Json explained(const InspectArguments& a, const CLI::App& verb) {
+Json explained(const ExplainArguments& a, const CLI::App& verb) {
     plan::ModelStatistics statistics = train::read_statistics(a.stats);
     const plan::Plan plan = train::read_plan(a.file, &statistics.table);
     keep_planned(statistics.table, plan);
@@ -154,7 +154,7 @@ Json explained(const InspectArguments& a, const CLI::App& verb) {
                           a.layer);
 }
 
-void show_plan(const InspectArguments& a, const CLI::App& verb) {
+void show_plan(const ExplainArguments& a, const CLI::App& verb) {
     const plan::Plan plan = train::read_plan(a.file);
     Json json{{"kind", "plan"}, {"method", plan.method}, {"fallback", plan.fallback}};
     if (a.stats.empty()) {
@@ -201,7 +201,7 @@ std::string sensitivities_text(const Json& json) {
     return table_text(types) + "\n" + table_text(rows);
 }
 
-void show_statistics(const InspectArguments& a, const CLI::App& verb) {
+void show_statistics(const ExplainArguments& a, const CLI::App& verb) {
     const plan::ModelStatistics statistics = train::read_statistics(a.file);
     plan::PlannerOptions options = planner_options(a.plan);
     if (verb.count("--options") == 0) options.recipes = plan::measured_recipes(statistics);
@@ -217,7 +217,7 @@ void show_statistics(const InspectArguments& a, const CLI::App& verb) {
           sensitivities_text(json));
 }
 
-void add_options(CLI::App& verb, InspectArguments& a, const char* what) {
+void add_options(CLI::App& verb, ExplainArguments& a, const char* what) {
     verb.add_option("FILE", a.file, what)->required();
     verb.add_option("--layer", a.layer, "Only layers whose name matches")->type_name("GLOB");
     verb.add_flag("--json", a.json, "As JSON");
@@ -229,7 +229,7 @@ void add_options(CLI::App& verb, InspectArguments& a, const char* what) {
 }  // namespace
 
 void add_inspect_plan(CLI::App& inspect) {
-    auto a = std::make_shared<InspectArguments>();
+    auto a = std::make_shared<ExplainArguments>();
     CLI::App* plan = inspect.add_subcommand(
         "plan", "Why every layer has its recipe, and what would have to change for another one");
     add_options(*plan, *a, "Plan, or a record of a run that holds one");
@@ -238,7 +238,7 @@ void add_inspect_plan(CLI::App& inspect) {
     add_choice_options(*plan, a->plan);
     plan->callback([plan, a] { show_plan(*a, *plan); });
 
-    auto b = std::make_shared<InspectArguments>();
+    auto b = std::make_shared<ExplainArguments>();
     CLI::App* stats = inspect.add_subcommand(
         "stats", "Errors of the formats and predicted damage, layer by layer");
     add_options(*stats, *b, "Statistics (JSON, or stats.jsonl of a run)");

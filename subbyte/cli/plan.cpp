@@ -43,9 +43,9 @@ Form form_of(const PlanArguments& a) {
         "--exclude",     "--stages",  "--out",     "--stage-starts"};
     const std::vector<std::string> costs{"--estimator", "--loss-weight", "--weight-weight",
                                          "--seconds"};
-    const auto joined = [](std::vector<std::string> a, const std::vector<std::string>& b) {
-        a.insert(a.end(), b.begin(), b.end());
-        return a;
+    const auto joined = [](std::vector<std::string> some, const std::vector<std::string>& more) {
+        some.insert(some.end(), more.begin(), more.end());
+        return some;
     };
     const std::vector<std::string> solving = joined(joined(shapes, costs), {"--layers"});
     const auto and_solving = [&](const std::vector<std::string>& options) {

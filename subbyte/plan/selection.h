@@ -48,11 +48,13 @@ struct Selection {
 
 struct SelectionLimits {
     double seconds = 10.0;  // wall clock; a result that hits it is not reproducible
-    double gap = 0.0;       // relative; 0: proven optimum
+    // Relative to what the choice costs above the cheapest one without targets; 0: proven optimum.
+    double gap = 0.0;
 };
 
-// Solves with COIN-OR CBC, group by group (groups share no item, so each is a problem of its own).
-// The answer does not depend on the machine unless the time limit is hit. Comparisons with the
+// Solves group by group (groups share no item, so each is a problem of its own): by dynamic
+// programming over a core (cover_search.h), and with COIN-OR CBC what that leaves unproven. The
+// answer does not depend on the machine unless the time limit is hit. Comparisons with the
 // target tolerate 1e-9 of it, so that a target that is met exactly is not lost to rounding. Safe
 // from several threads. Error kUsage for malformed problems (names the item).
 // Ties: of the options of an item with equal cost the one with the most gain is taken, then the
