@@ -19,6 +19,7 @@
 #include "subbyte/core/error.h"
 #include "subbyte/plan/stages.h"
 #include "subbyte/train/inspect_plan.h"
+#include "subbyte/train/plan_file.h"
 
 namespace subbyte::cli {
 namespace {
@@ -125,7 +126,7 @@ bool mixed_slots(const plan::Plan& plan) {
 
 Json explained(const ExplainArguments& a, const CLI::App& verb) {
     plan::ModelStatistics statistics = train::read_statistics(a.stats);
-    const plan::Plan plan = train::read_plan(a.file, &statistics.table);
+    const plan::Plan plan = train::load_plan(a.file, statistics.table);
     keep_planned(statistics.table, plan);
     if (verb.count("--stages") > 0) plan::balance_stages(statistics.table, a.plan.stages);
     if (!a.plan.stage_starts.empty()) {
@@ -155,7 +156,7 @@ Json explained(const ExplainArguments& a, const CLI::App& verb) {
 }
 
 void show_plan(const ExplainArguments& a, const CLI::App& verb) {
-    const plan::Plan plan = train::read_plan(a.file);
+    const plan::Plan plan = train::load_plan(a.file);
     Json json{{"kind", "plan"}, {"method", plan.method}, {"fallback", plan.fallback}};
     if (a.stats.empty()) {
         if (!a.layer.empty()) {
@@ -232,7 +233,7 @@ void add_inspect_plan(CLI::App& inspect) {
     auto a = std::make_shared<ExplainArguments>();
     CLI::App* plan = inspect.add_subcommand(
         "plan", "Why every layer has its recipe, and what would have to change for another one");
-    add_options(*plan, *a, "Plan, or a record of a run that holds one");
+    add_options(*plan, *a, "Plan, or what holds one: a run, a checkpoint, a record");
     plan->add_option("--stats", a->stats, "Statistics it is explained by (JSON, or stats.jsonl)")
         ->type_name("FILE");
     add_choice_options(*plan, a->plan);

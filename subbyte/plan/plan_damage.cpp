@@ -7,8 +7,6 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "subbyte/plan/cost_model.h"
-
 namespace subbyte::plan {
 namespace {
 
@@ -32,11 +30,6 @@ bool is_uniform(const Plan& plan, const std::string& layer) {
 
 }  // namespace
 
-double slot_efficiency(const Recipe& recipe, Slot slot, Efficiency measure) {
-    if (measure == Efficiency::kFp4Share) return recipe.is_fp4(slot) ? 1.0 : 0.0;
-    return std::max(0.0, 1.0 - 1.0 / modelled_speed(recipe[slot]));
-}
-
 double PlanDamage::efficiency() const {
     return std::accumulate(reached.begin(), reached.end(), 0.0);
 }
@@ -46,13 +39,13 @@ PlanDamage plan_damage(const Plan& plan, const LayerTable& table, const ModelSta
     PlanDamage result;
     result.layers.resize(table.size());
     result.reached.resize(static_cast<std::size_t>(stage_count(table)));
-    const std::vector<double> shares = candidate_shares(table);
+    const EfficiencyModel efficiency(table, options.efficiency, options.profile.get());
     for (std::size_t i = 0; i < table.size(); ++i) {
         if (!table[i].candidate) continue;
         for (const Slot slot : kSlots) {
             const Recipe recipe = find_recipe(plan.recipe(table[i].name, slot));
             result.reached[static_cast<std::size_t>(table[i].stage)] +=
-                shares[i] * slot_efficiency(recipe, slot, options.efficiency) / kSlots.size();
+                efficiency.saved(i, slot, recipe);
         }
     }
 

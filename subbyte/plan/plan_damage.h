@@ -8,9 +8,6 @@
 
 namespace subbyte::plan {
 
-// What one GEMM of a recipe saves of a BF16 GEMM, 0 .. 1, by the measure given.
-double slot_efficiency(const Recipe& recipe, Slot slot, Efficiency measure);
-
 // What a plan that is there already is predicted to do, in the terms of PlanResult.
 struct PlanDamage {
     // Sums of DL, DW and Q = loss_weight * DL + weight_weight * DW over the candidates.

@@ -161,13 +161,20 @@ void relax(PlanTask& task, const PlannerOptions& options) {
 
 void note_what_does_not_pay(PlanTask& task, const LayerTable& table,
                             const PlannerOptions& options) {
-    for (const MeasuredTime& time : measured_times(table, *options.profile, options.recipes)) {
-        if (time.pays() || time.recipe == "bf16") continue;
-        task.notes.push_back(fmt::format(
-            "'{}' saves no time in {} ({}x{}x{}): {:.3g} ms, of which {:.3g} quantising; bf16 "
-            "{:.3g} ms",
-            time.recipe, time.type, time.tokens, time.in_features, time.out_features,
-            1e3 * time.seconds, 1e3 * time.quantise, 1e3 * time.bf16_seconds));
+    const std::vector<MeasuredTime> times =
+        measured_times(table, *options.profile, options.recipes);
+    for (const std::string& recipe : options.recipes) {
+        std::vector<std::string> layers;
+        for (const MeasuredTime& time : times) {
+            if (time.recipe != recipe || time.pays() || recipe == "bf16") continue;
+            layers.push_back(
+                fmt::format("{} ({}x{}x{}: {:.3g} ms, {:.3g} of them quantising; bf16 {:.3g} ms)",
+                            time.type, time.tokens, time.in_features, time.out_features,
+                            1e3 * time.seconds, 1e3 * time.quantise, 1e3 * time.bf16_seconds));
+        }
+        if (layers.empty()) continue;
+        task.notes.push_back(
+            fmt::format("'{}' saves no time in {}", recipe, fmt::join(layers, ", ")));
     }
 }
 

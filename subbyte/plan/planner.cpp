@@ -92,8 +92,9 @@ std::vector<std::size_t> choose_cheapest(const PlanTask& task, const LayerTable&
 
 // The recipe that saves most with the fewest bits, or least with the most.
 std::size_t extreme_recipe(const PlanTask& task, const PlanUnit& unit, bool low_precision) {
+    // A recipe that costs time saves nothing; it is not what a layer should start from.
     const auto rank = [&](std::size_t r) {
-        return std::pair(unit.saved[r], -task.recipes[r].element_bits());
+        return std::pair(std::max(0.0, unit.saved[r]), -task.recipes[r].element_bits());
     };
     std::size_t best = 0;
     for (std::size_t r = 1; r < task.recipes.size(); ++r) {

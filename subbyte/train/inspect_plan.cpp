@@ -58,12 +58,6 @@ void demand_match(const Json& list, const std::string& glob) {
 
 }  // namespace
 
-plan::Plan read_plan(const std::filesystem::path& file, const plan::LayerTable* table) {
-    const nlohmann::json json = io::read_json(file);
-    const bool record = json.is_object() && json.contains("plan") && json["plan"].is_object();
-    return plan::plan_from_json(record ? json["plan"] : json, table);
-}
-
 plan::ModelStatistics read_statistics(const std::filesystem::path& file) {
     if (file.extension() != ".jsonl") return plan::statistics_from_json(io::read_json(file));
     const io::JsonlLog log = io::read_jsonl(file);

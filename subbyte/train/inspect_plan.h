@@ -11,9 +11,6 @@
 
 namespace subbyte::train {
 
-// A plan file, or the "plan" of a record of a run (plans/step_N.json, summary.json). Error kData.
-plan::Plan read_plan(const std::filesystem::path& file, const plan::LayerTable* table = nullptr);
-
 // Saved statistics, or the last record of a run's stats.jsonl. Error kData.
 plan::ModelStatistics read_statistics(const std::filesystem::path& file);
 

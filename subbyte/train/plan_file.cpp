@@ -32,17 +32,23 @@ fs::path plan_file(const fs::path& path) {
                 "name a plan file, a checkpoint, or the folder of a run that made a plan");
 }
 
-}  // namespace
-
-plan::Plan load_plan(const std::string& path, const plan::LayerTable& table) {
+plan::Plan read_plan_file(const std::string& path, const plan::LayerTable* table) {
     const fs::path file = plan_file(path);
     nlohmann::json json = io::read_json(file);
     if (json.is_object() && json.contains("plan")) json = nlohmann::json(json.at("plan"));
     try {
-        return plan::plan_from_json(json, &table);
+        return plan::plan_from_json(json, table);
     } catch (const Error& error) {
         throw Error(error.code(), fmt::format("{}: {}", file.string(), error.what()), error.hint());
     }
 }
+
+}  // namespace
+
+plan::Plan load_plan(const std::string& path, const plan::LayerTable& table) {
+    return read_plan_file(path, &table);
+}
+
+plan::Plan load_plan(const std::string& path) { return read_plan_file(path, nullptr); }
 
 }  // namespace subbyte::train

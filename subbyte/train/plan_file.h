@@ -14,7 +14,8 @@ namespace subbyte::train {
 //   checkpoint's precision.json;
 //   a checkpoint folder: the plan that was in force;
 //   a run folder: the plan in force at its end (summary.json), else its newest plan.
-// Every name is checked against `table`. Error kData that names file and entry.
+// Every name is checked, those of layers against `table`. Error kData that names file and entry.
 plan::Plan load_plan(const std::string& path, const plan::LayerTable& table);
+plan::Plan load_plan(const std::string& path);  // whatever the layers are called
 
 }  // namespace subbyte::train

@@ -102,12 +102,13 @@ TEST_F(PlanVerb, OptionsThatWouldChangeNothingAreRefused) {
     expect_error(run("plan llama-9m --set precision.plan=plan.json --target 0.5"), 2,
                  "precision.plan");
 
-    expect_error(run("plan . --data x.txt --stages 2"), 2, "--stages means nothing");
     expect_error(run("plan . --data x.txt --set run.seed=1"), 2, "--set means nothing");
     expect_error(run("plan . --data x.txt --from-stats s.json --probes none"), 2, "--probes");
     expect_error(run("plan . --from-stats s.json"), 2, "there is no --data");
     expect_error(run("plan --from-stats s.json --data x.txt"), 2, "--data needs a model folder");
-    expect_error(run("plan --from-stats s.json --stages 2"), 2, "--stages means nothing");
+    expect_error(run("plan --from-stats s.json --stretch"), 2, "--stretch means nothing");
+    expect_error(run("plan llama-9m --stages 2 --stage-starts 0,4"), 2, "--stage");
+    expect_error(run("plan llama-9m --from-stats s.json --layers"), 2, "--layers means nothing");
     expect_error(run("plan llama-9m --instance x.json"), 2, "MODEL means nothing");
     expect_error(run("plan --instance x.json --target 0.5"), 2, "--target means nothing");
     EXPECT_EQ(file_count(), 1u);
