@@ -118,6 +118,14 @@ train::Config configuration(const PlanArguments& a) {
             fmt::format("precision.snip.options=[\"{}\"]", fmt::join(a.options, "\", \"")));
     }
     if (a.given("--efficiency")) sets.push_back("precision.snip.efficiency=" + a.efficiency);
+    if (a.given("--granularity")) sets.push_back("precision.snip.granularity=" + a.granularity);
+    if (a.given("--coupled")) {
+        sets.push_back(
+            fmt::format("precision.snip.coupled=[\"{}\"]", fmt::join(a.coupled, "\", \"")));
+    }
+    if (a.given("--profile")) {
+        sets.push_back(fmt::format("precision.snip.profile=\"{}\"", a.profile));
+    }
     if (a.given("--seed")) sets.push_back(fmt::format("run.seed={}", a.checkpoint.seed));
     const train::Config config = train::load_config(a.what, sets).config;
     for (const char* option : {"--target", "--method", "--options", "--efficiency", "--seed"}) {
@@ -134,11 +142,13 @@ train::Config configuration(const PlanArguments& a) {
 
 void plan_configuration(const PlanArguments& arguments) {
     const train::Config config = configuration(arguments);
+    PlanArguments given = arguments;
+    given.profile = config.precision.snip.profile;
     train::ModelPlanOptions options{.stages = arguments.stages,
                                     .first_blocks = arguments.stage_starts,
                                     .include = arguments.include,
                                     .exclude = arguments.exclude,
-                                    .planner = planner_options(arguments, config.run.threads),
+                                    .planner = planner_options(given, config.run.threads),
                                     .statistics = {}};
     if (!arguments.from_stats.empty()) {
         options.statistics = train::read_statistics(arguments.from_stats);

@@ -2,16 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the forms of the verb plan share.
-#include <ATen/Parallel.h>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <nlohmann/json.hpp>
 
 #include "subbyte/cli/plan.h"
-#include "subbyte/core/cpu.h"
-#include "subbyte/io/json_file.h"
+#include "subbyte/train/profile_file.h"
 
 namespace subbyte::cli {
 
@@ -29,14 +25,7 @@ plan::PlannerOptions planner_options(const PlanArguments& a, std::int64_t thread
     options.seed = a.checkpoint.seed;
     options.limits.seconds = a.limits.seconds;
     if (a.profile.empty()) return options;
-    auto profile =
-        std::make_shared<plan::MachineProfile>(plan::profile_from_json(io::read_json(a.profile)));
-    if (!a.foreign_profile) {
-        plan::check_machine(*profile,
-                            {cpu_model_name(), std::string(isa_name(max_isa())),
-                             threads > 0 ? static_cast<int>(threads) : at::get_num_threads()});
-    }
-    options.profile = std::move(profile);
+    options.profile = train::load_profile(a.profile, static_cast<int>(threads), a.foreign_profile);
     return options;
 }
 

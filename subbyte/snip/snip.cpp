@@ -44,6 +44,9 @@ plan::PlannerOptions planner_of(const SnipOptions& options, double target) {
     planner.recipes = options.recipes;
     planner.target = target;
     planner.efficiency = options.efficiency;
+    planner.profile = options.profile;
+    planner.granularity = options.granularity;
+    planner.coupled = options.coupled;
     planner.loss_weight = options.loss_weight;
     planner.weight_weight = options.weight_weight;
     planner.estimator = options.estimator;

@@ -87,10 +87,11 @@ struct Config {
     struct Snip {
         std::string method = "snip", efficiency = "fp4-share", schedule = "constant";
         std::string estimator = "norm-only", probes = "shared";
+        std::string granularity = "layer", profile;
         double target = 0.3, target_increment = 0.0, max_target = 0.8, freeze_fraction = 0.1;
         std::int64_t increment_every = 5000, update_interval = 100, swap_delay = 0;
         StepCount warmup_steps = StepCount::share(5);
-        std::vector<std::string> options{"fp8", "fp4"};
+        std::vector<std::string> options{"fp8", "fp4"}, coupled;
         double loss_weight = 1.0, weight_weight = 2.0, probe_scale = 0.05, solve_seconds = 10.0;
         double damage_bound = 0.01, hysteresis = 0.05;
         bool squared = false;

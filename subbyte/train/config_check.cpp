@@ -207,6 +207,11 @@ void check_precision(const Config& config, Checker& checker) {
     checker.require(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
                     {"precision.snip.options"}, "precision.snip.options names a recipe twice",
                     "name each recipe once");
+    checker.require(
+        snip.efficiency != "seconds" || !snip.profile.empty(),
+        {"precision.snip.efficiency", "precision.snip.profile"},
+        "precision.snip.efficiency is \"seconds\" and there is no precision.snip.profile",
+        "measure this machine: subbyte bench --profile FILE");
     const int bits = snip.efficiency == "fp4-share" ? 4 : 8;
     const bool counts =
         std::any_of(snip.options.begin(), snip.options.end(), [&](const std::string& name) {

@@ -148,8 +148,8 @@ const std::vector<Key<Config>>& keys() {
             "is given"),
         KEY(precision.snip.target, within(0, 1), "least efficiency of the first plan"),
         KEY(precision.snip.efficiency, one_of(plan::efficiency_names),
-            "what the target is a share of: FLOPs in FP4, or BF16 time saved on ideal hardware "
-            "(8 bit 1/2, 4 bit 3/4)"),
+            "what the target is a share of: FLOPs in FP4, BF16 time saved on ideal hardware (8 bit "
+            "1/2, 4 bit 3/4), seconds as profiled, or bytes of the packed copies"),
         KEY(precision.snip.target_increment, within(0, 1),
             "article: added to the target at each increment; 0.1 when schedule = \"article\""),
         KEY(precision.snip.increment_every, at_least(1), "steps between increments of the target"),
@@ -168,6 +168,13 @@ const std::vector<Key<Config>>& keys() {
         KEY(precision.snip.options, one_of(plan::recipe_names),
             "recipes to choose from; all of bf16, fp8 and fp4 only with efficiency = "
             "\"time-saved\" (as FP4 share BF16 counts like FP8 and does less damage)"),
+        KEY(precision.snip.granularity, one_of(plan::granularity_names),
+            "one recipe per layer, or one for each of its three GEMMs"),
+        KEY(precision.snip.coupled, {},
+            "what gets the same recipe: layer types of a block, \"gate_proj+up_proj\", or slots of "
+            "a layer, \"dgrad+wgrad\""),
+        KEY(precision.snip.profile, {},
+            "times of this machine (bench --profile), for efficiency = \"seconds\"; empty: none"),
         KEY(precision.snip.loss_weight, at_least(0), "weight of the loss divergence"),
         KEY(precision.snip.weight_weight, at_least(0), "weight of the weight divergence"),
         KEY(precision.snip.estimator, one_of(estimators), "how the loss divergence is estimated"),

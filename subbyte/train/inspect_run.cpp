@@ -19,10 +19,9 @@ namespace subbyte::train {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
-std::optional<double> finite(const json& record, const char* key) {
-    const json& value = record.at(key);
+std::optional<double> finite(const nlohmann::json& record, const char* key) {
+    const nlohmann::json& value = record.at(key);
     if (!value.is_number()) return std::nullopt;  // null: was not finite
     const auto number = value.get<double>();
     return std::isfinite(number) ? std::optional(number) : std::nullopt;
@@ -33,7 +32,7 @@ struct Steps {
     std::vector<double> seconds, tokens_per_second;
 };
 
-void take_step(const json& record, Steps& steps, RunView& run) {
+void take_step(const nlohmann::json& record, Steps& steps, RunView& run) {
     run.step = record.at("step").get<std::int64_t>();
     run.total_steps = record.at("total").get<std::int64_t>();
     run.fp4_share = finite(record, "fp4_share");
@@ -48,7 +47,7 @@ void take_step(const json& record, Steps& steps, RunView& run) {
     }
 }
 
-void take_plan(const json& record, RunView& run) {
+void take_plan(const nlohmann::json& record, RunView& run) {
     run.plans.push_back({.step = record.at("step").get<std::int64_t>(),
                          .applied = record.at("applied").get<bool>(),
                          .changed_slots = record.at("changed_slots").get<int>(),
@@ -64,7 +63,7 @@ void take_plan(const json& record, RunView& run) {
     ++run.planning.updates;
 }
 
-void take_record(const json& record, Steps& steps, RunView& run) {
+void take_record(const nlohmann::json& record, Steps& steps, RunView& run) {
     const std::string& type = record.at("type").get_ref<const std::string&>();
     if (type == "run") {
         run.model = record.at("model").get<std::string>();
@@ -106,7 +105,7 @@ void read_log(const fs::path& path, Steps& steps, RunView& run) {
         if (record.superseded) continue;
         try {
             take_record(record.value, steps, run);
-        } catch (const json::exception& error) {
+        } catch (const nlohmann::json::exception& error) {
             throw Error(ErrorCode::kData,
                         fmt::format("{}: line {}: {}", path.string(), record.line, error.what()),
                         "the log was written by another version of this program");
@@ -131,7 +130,7 @@ plan::LayerTable names_of(const plan::Plan& plan) {
 void read_plan(const fs::path& folder, RunView& run) {
     const fs::path summary = folder / "summary.json";
     if (fs::is_regular_file(summary) && run.state != "not finished") {
-        const json value = io::read_json(summary);
+        const nlohmann::json value = io::read_json(summary);
         if (!value.is_object() || !value.contains("plan") || !value.contains("layers")) {
             throw Error(ErrorCode::kData, summary.string() + ": has no plan or no layers");
         }
@@ -145,7 +144,7 @@ void read_plan(const fs::path& folder, RunView& run) {
     for (auto change = run.plans.rbegin(); change != run.plans.rend(); ++change) {
         const fs::path file = folder / "plans" / fmt::format("step_{:08}.json", change->step);
         if (!change->applied || !fs::is_regular_file(file)) continue;
-        const json value = io::read_json(file);
+        const nlohmann::json value = io::read_json(file);
         if (!value.is_object() || !value.contains("plan")) {
             throw Error(ErrorCode::kData, file.string() + ": has no plan");
         }

@@ -57,6 +57,8 @@ plan::PlanResult make_result(const Config& config, const plan::LayerTable& table
     options.recipes = precision.snip.options;
     options.target = precision.snip.target;
     options.efficiency = plan::efficiency_from_name(precision.snip.efficiency);
+    options.granularity = plan::granularity_from_name(precision.snip.granularity);
+    options.coupled = precision.snip.coupled;
     options.squared = precision.snip.squared;
     options.seed = static_cast<std::uint64_t>(config.run.seed);
     result = plan::make_plan(table, given.statistics, options);

@@ -35,8 +35,7 @@ struct ModelPlanOptions {
     int stages = 1;                             // balanced; or
     std::vector<int> first_blocks;              // the first block of every stage
     std::vector<std::string> include, exclude;  // see choose_candidates()
-    // Granularity, couplings, profile, weights, estimator, limits. Method, recipes, target,
-    // efficiency and seed are those of the configuration.
+    // Profile, weights, estimator, limits. The rest is that of the configuration.
     plan::PlannerOptions planner;
     plan::ModelStatistics statistics;  // no layers: none
 };

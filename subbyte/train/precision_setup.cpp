@@ -13,6 +13,7 @@
 #include "subbyte/train/config_rules.h"
 #include "subbyte/train/gemm_support.h"
 #include "subbyte/train/plan_file.h"
+#include "subbyte/train/profile_file.h"
 
 namespace subbyte::train {
 
@@ -59,6 +60,11 @@ SnipOptions snip_options(const Config& config) {
     options.method = s.method;
     options.recipes = s.options;
     options.efficiency = plan::efficiency_from_name(s.efficiency);
+    options.granularity = plan::granularity_from_name(s.granularity);
+    options.coupled = s.coupled;
+    if (!s.profile.empty()) {
+        options.profile = load_profile(s.profile, static_cast<int>(config.run.threads), false);
+    }
     options.loss_weight = s.loss_weight;
     options.weight_weight = s.weight_weight;
     options.estimator = plan::estimator_from_name(s.estimator);

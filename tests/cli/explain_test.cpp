@@ -187,5 +187,34 @@ TEST_F(Explain, PlansAndStatisticsAreExplainedLayerByLayer) {
     expect_error(run("inspect plan other.json --stats s.json"), 3, "fc");
 }
 
+TEST_F(Explain, ATrainingPlansPerGemmAndByMeasuredSeconds) {
+    measure();
+    const std::string train =
+        "train run.toml --set run.threads=1 --set precision.recipe=snip --set train.steps=6"
+        " --set precision.snip.update_interval=2 --set precision.snip.swap_delay=1"
+        " --set precision.snip.warmup_steps=1 --set precision.snip.freeze_fraction=0"
+        " --set precision.snip.target=0.5 --set precision.snip.granularity=gemm"
+        " --set 'precision.snip.coupled=[\"gate_proj+up_proj\"]'";
+    const Call trained = run(train + " --set run.dir=g");
+    ASSERT_EQ(trained.exit_code, 0) << trained.err << trained.out;
+    const json layers = json::parse(read_file(path("g/summary.json")))["plan"]["layers"];
+    int mixed = 0;
+    for (const auto& [name, recipes] : layers.items()) mixed += recipes.is_object();
+    EXPECT_GT(mixed, 0);
+    for (const std::string block : {"0", "1", "2"}) {
+        const std::string mlp = "model.layers." + block + ".mlp.";
+        EXPECT_EQ(layers[mlp + "gate_proj"], layers[mlp + "up_proj"]);
+    }
+    const std::string seconds = train + " --set precision.snip.efficiency=seconds --set run.dir=s";
+    expect_error(run(seconds), 2, "precision.snip.profile");
+    ASSERT_EQ(run("bench --profile p.json --shapes run.toml --threads 1 --rounds 1 --seconds 0")
+                  .exit_code,
+              0);
+    const Call timed = run(seconds + " --set precision.snip.profile=p.json");
+    EXPECT_EQ(timed.exit_code, 0) << timed.err;
+    expect_error(run(seconds + " --set precision.snip.profile=p.json --set run.threads=2"), 2,
+                 "threads");
+}
+
 }  // namespace
 }  // namespace subbyte::testing

@@ -75,6 +75,9 @@ TEST(ConfigOptions, ControllerAndConfigurationHaveTheSameDefaults) {
     EXPECT_EQ(read.method, own.method);
     EXPECT_EQ(read.recipes, own.recipes);
     EXPECT_EQ(read.efficiency, own.efficiency);
+    EXPECT_EQ(read.granularity, own.granularity);
+    EXPECT_EQ(read.coupled, own.coupled);
+    EXPECT_EQ(read.profile, own.profile);
     EXPECT_EQ(read.loss_weight, own.loss_weight);
     EXPECT_EQ(read.weight_weight, own.weight_weight);
     EXPECT_EQ(read.estimator, own.estimator);
@@ -93,6 +96,8 @@ TEST(ConfigOptions, PlannerAndConfigurationHaveTheSameDefaults) {
     EXPECT_EQ(planner.recipes, snip.recipes);
     EXPECT_EQ(planner.target, snip.initial_target);
     EXPECT_EQ(planner.efficiency, snip.efficiency);
+    EXPECT_EQ(planner.granularity, snip.granularity);
+    EXPECT_EQ(planner.coupled, snip.coupled);
     EXPECT_EQ(planner.loss_weight, snip.loss_weight);
     EXPECT_EQ(planner.weight_weight, snip.weight_weight);
     EXPECT_EQ(planner.estimator, snip.estimator);
