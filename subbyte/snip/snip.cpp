@@ -240,6 +240,7 @@ void SNIP::collect_stats(const SnipInput& input) {
     }
     task.hysteresis = options_.hysteresis;
     task.in_force = planned_;
+    task.planner.start = planned_;
     in_flight.solve =
         std::async(std::launch::async, [task = std::move(task), make_plan = options_.planner] {
             const Stopwatch watch;
