@@ -19,8 +19,7 @@ plan::PlannerOptions planner_options(const PlanArguments& a, std::int64_t thread
     options.coupled = a.coupled;
     options.loss_weight = a.loss_weight;
     options.weight_weight = a.weight_weight;
-    options.estimator = a.estimator == "first-order" ? plan::LossEstimator::kFirstOrder
-                                                     : plan::LossEstimator::kNormOnly;
+    options.estimator = plan::estimator_from_name(a.estimator);
     options.stretch_statistics = a.stretch;
     options.seed = a.checkpoint.seed;
     options.limits.seconds = a.limits.seconds;
@@ -67,7 +66,7 @@ void add_choice_options(CLI::App& verb, PlanArguments& a) {
 
 void add_estimate_options(CLI::App& verb, PlanArguments& a) {
     verb.add_option("--estimator", a.estimator, "Of the loss divergence")
-        ->check(CLI::IsMember({"norm-only", "first-order"}))
+        ->check(CLI::IsMember(plan::estimator_names()))
         ->capture_default_str();
     verb.add_option("--loss-weight", a.loss_weight, "Weight of the loss divergence")
         ->check(CLI::NonNegativeNumber)
