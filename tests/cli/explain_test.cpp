@@ -72,7 +72,9 @@ TEST_F(Explain, ProfilesAreMeasuredReadAndTiedToTheirMachine) {
     write("q.json", profile.dump());
     expect_error(run(plan + " --profile q.json"), 2, "another processor");
     EXPECT_EQ(run(plan + " --profile q.json --foreign-profile").exit_code, 0);
-    expect_error(run(plan + " --profile q.json --options int8,fp4 --foreign-profile"), 2, "'int8'");
+    expect_error(run("plan llama-9m --options int8,fp4 --efficiency seconds --profile q.json"
+                     " --foreign-profile"),
+                 2, "'int8'");
     profile.erase("cpu");
     write("q.json", profile.dump());
     expect_error(run(plan + " --profile q.json"), 3, "cpu");
@@ -83,7 +85,7 @@ TEST_F(Explain, ProfilesAreMeasuredReadAndTiedToTheirMachine) {
 TEST_F(Explain, ProfilesThatCannotBeMeasuredAreRefused) {
     expect_error(run("bench --profile p.json gemm"), 2, "another benchmark");
     expect_error(run("bench --shapes 8x8x8"), 2, "--profile");
-    expect_error(run("bench --profile p.json --shapes 8x8"), 2, "8x8");
+    expect_error(run("bench --profile p.json --shapes 8x8"), 3, "8x8");
     expect_error(run("bench --profile p.json --shapes 8x0x8"), 2, "K is 0");
     expect_error(run("bench --profile p.json --shapes 8x8x8 --recipes fp5"), 2, "fp5");
     expect_error(run("bench --profile no/such/p.json --shapes 8x8x8 --rounds 1 --seconds 0"), 3,
