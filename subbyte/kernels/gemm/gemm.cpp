@@ -43,7 +43,11 @@ void run_decode_dense(const GemmProblem& p, const GemmOperands& operands) {
     thread_local AlignedBuffer<float> a_buffer, b_buffer;
     const float* const a = decoded(operands.a, p.a, p.m, p.k, a_buffer);
     const float* const b = decoded(operands.b, p.b, p.n, p.k, b_buffer);
-    dense_matmul()(p.m, p.n, p.k, a, b, operands.d);
+    if (!operands.add) return dense_matmul()(p.m, p.n, p.k, a, b, operands.d);
+    thread_local AlignedBuffer<float> product_buffer;
+    float* const product = product_buffer.reserve(static_cast<std::size_t>(p.m * p.n));
+    dense_matmul()(p.m, p.n, p.k, a, b, product);
+    for (std::int64_t i = 0; i < p.m * p.n; ++i) operands.d[i] += product[i];
 }
 
 void run_reference(const GemmProblem& p, const GemmOperands& operands) {
@@ -61,7 +65,9 @@ void run_reference(const GemmProblem& p, const GemmOperands& operands) {
                     sum +=
                         static_cast<double>(a[i * p.k + l]) * static_cast<double>(b[j * p.k + l]);
                 }
-                d[i * p.n + j] = static_cast<float>(sum);
+                const auto value = static_cast<float>(sum);
+                float& target = d[i * p.n + j];
+                target = operands.add ? target + value : value;
             }
         }
     });
@@ -175,7 +181,7 @@ GemmRun gemm(const GemmProblem& given, const GemmOperands& operands) {
     if (problem.m > 0 && problem.n > 0) {
         if (problem.k > 0) {
             kernel.run(problem, operands);
-        } else {
+        } else if (!operands.add) {
             std::fill_n(operands.d, problem.m * problem.n, 0.0f);
         }
     }

@@ -22,6 +22,7 @@ struct GemmProblem {
 struct GemmOperands {
     formats::PackedView a, b;
     float* d = nullptr;
+    bool add = false;  // D += A * B^T: the bits of a product beside D that is added to it
 };
 
 // Dense float32 D = A * B^T on decoded operands, handed in by the layer above (LibTorch's matmul).

@@ -60,7 +60,7 @@ constexpr auto refuse_quantize = [](const QuantizeProblem& p) { return vector_re
 template <const RowOps& (*kOps)()>
 void quantize_with(const MatrixView& source, const QuantSpec& spec, const NoiseAddress& noise,
                    const PackedView& packed) {
-    quantize_tiled(kOps(), source, spec, noise, packed);
+    quantize_tiled(kOps(), source, {spec, noise, packed});
 }
 
 template <const RowOps& (*kOps)()>
@@ -118,6 +118,21 @@ void quantize(const MatrixView& source, const QuantSpec& spec, const NoiseAddres
     check("quantize", spec, source.rows, source.cols, packed, source.data);
     const QuantizeProblem problem{spec, source.col_stride != 1};
     choose("quantize", quantize_kernels(), problem).run(source, spec, noise, packed);
+}
+
+void quantize_both(const MatrixView& source, const QuantizeTarget& rows,
+                   const QuantizeTarget& columns) {
+    const MatrixView turned = transposed(source);
+    check("quantize", rows.spec, source.rows, source.cols, rows.packed, source.data);
+    check("quantize", columns.spec, turned.rows, turned.cols, columns.packed, source.data);
+    const auto& a = choose("quantize", quantize_kernels(), {rows.spec, source.col_stride != 1});
+    const auto& b = choose("quantize", quantize_kernels(), {columns.spec, turned.col_stride != 1});
+    if (&a == &b && a.isa != Isa::kReference) {
+        const RowOps& ops = a.isa == Isa::kAvx512 ? avx512_row_ops() : avx2_row_ops();
+        return quantize_both_tiled(ops, source, rows, columns);
+    }
+    a.run(source, rows.spec, rows.noise, rows.packed);
+    b.run(turned, columns.spec, columns.noise, columns.packed);
 }
 
 void dequantize(const PackedView& packed, const QuantSpec& spec, std::int64_t rows,
