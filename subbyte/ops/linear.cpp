@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "subbyte/core/error.h"
 #include "subbyte/ops/linear_operands.h"
@@ -51,11 +52,12 @@ public:
         at::Tensor dx, dw;
         {
             const QuantizedPair q = quantized_gradient(g, context, needs_dx, needs_dw);
-            if (needs_dx) dx = gemm(q.rows, quantized_weight(weight, context, Slot::kDgrad));
+            if (needs_dx)
+                dx = gemm(q.rows, quantized_weight(weight, context, Slot::kDgrad), "dgrad");
             if (needs_dw && adds_to_gradient()) {
-                add_gemm(q.columns, x_wgrad, weight.mutable_grad());
+                add_gemm(q.columns, x_wgrad, weight.mutable_grad(), "wgrad");
             } else if (needs_dw) {
-                dw = gemm(q.columns, x_wgrad);
+                dw = gemm(q.columns, x_wgrad, "wgrad");
             }
         }
         if (context.observer != nullptr) context.observer->on_backward(context.layer, g, dx, dw);
@@ -73,7 +75,8 @@ private:
     bool adds_to_gradient() const {
         const at::Tensor& grad = weight.grad();
         return context.adds_gradients && context.observer == nullptr && grad.defined() &&
-               grad.scalar_type() == at::kFloat && grad.is_contiguous();
+               grad.scalar_type() == at::kFloat && grad.is_contiguous() &&
+               torch::autograd::impl::post_acc_grad_hooks(weight) == nullptr;
     }
 };
 
@@ -111,7 +114,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearCon
         at::NoGradGuard no_grad;
         const at::Tensor x2 = x.detach().reshape({-1, weight.size(1)}).contiguous();
         QuantizedPair input = quantized_input(x2, context, needs_dw);
-        y = gemm(input.rows, quantized_weight(weight, context, Slot::kFprop, needs_dx));
+        y = gemm(input.rows, quantized_weight(weight, context, Slot::kFprop, needs_dx), "fprop");
         if (context.observer != nullptr) {
             if (context.discarded) {
                 context.observer->on_discarded_forward(context.layer, x2, weight.detach(), y);

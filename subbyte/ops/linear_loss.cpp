@@ -76,7 +76,7 @@ double run(const at::Tensor& x, const at::Tensor& weight, const std::int64_t* la
         const QuantizedPair input =
             quantized_input(x.narrow(0, first, count), context, needs_dw, part);
         at::Tensor logits =
-            gemm(input.rows, quantized_weight(weight, context, Slot::kFprop, needs_dx));
+            gemm(input.rows, quantized_weight(weight, context, Slot::kFprop, needs_dx), "fprop");
         kernels::softmax_cross_entropy(logits.mutable_data_ptr<float>(), labels + first, count,
                                        vocabulary, needs_dx || needs_dw,
                                        losses.data() + static_cast<std::size_t>(first));
@@ -85,12 +85,12 @@ double run(const at::Tensor& x, const at::Tensor& weight, const std::int64_t* la
         logits.reset();  // the largest tensor of the step; the GEMMs do not need it any more
         if (needs_dx) {
             gradients.dx.narrow(0, first, count)
-                .copy_(gemm(g.rows, quantized_weight(weight, context, Slot::kDgrad)));
+                .copy_(gemm(g.rows, quantized_weight(weight, context, Slot::kDgrad), "dgrad"));
         }
         if (needs_dw && gradients.dw.defined()) {
-            add_gemm(g.columns, input.columns, gradients.dw);
+            add_gemm(g.columns, input.columns, gradients.dw, "wgrad");
         } else if (needs_dw) {
-            gradients.dw = gemm(g.columns, input.columns);
+            gradients.dw = gemm(g.columns, input.columns, "wgrad");
         }
     }
     double sum = 0;

@@ -47,11 +47,12 @@ void check_lengths(const QuantizedTensor& a, const QuantizedTensor& b) {
     }
 }
 
-void run_gemm(const QuantizedTensor& a, const QuantizedTensor& b, at::Tensor& d, bool add) {
+void run_gemm(const QuantizedTensor& a, const QuantizedTensor& b, at::Tensor& d,
+              std::string_view op, bool add) {
     use_torch_threads();
     install_dense_matmul();
     kernels::gemm({a.rows, b.rows, a.cols, a.spec, b.spec},
-                  {a.view(), b.view(), d.mutable_data_ptr<float>(), add});
+                  {a.view(), b.view(), d.mutable_data_ptr<float>(), op, add});
 }
 
 // Memory for a packed copy.
@@ -148,23 +149,24 @@ at::Tensor fake_quantize(const at::Tensor& x, const formats::QuantSpec& spec,
     return dequantize(quantize(x.reshape({rows, cols}), spec, noise)).reshape(x.sizes());
 }
 
-at::Tensor gemm(const QuantizedTensor& a, const QuantizedTensor& b) {
+at::Tensor gemm(const QuantizedTensor& a, const QuantizedTensor& b, std::string_view op) {
     check_lengths(a, b);
-    if (a.spec.is_fp32() || b.spec.is_fp32()) return dense_matmul(dequantize(a), dequantize(b));
+    if (a.spec.is_fp32() || b.spec.is_fp32()) return dense_matmul(dequantize(a), dequantize(b), op);
     at::Tensor d = at::empty({a.rows, b.rows}, options(at::kFloat));
-    run_gemm(a, b, d, false);
+    run_gemm(a, b, d, op, false);
     return d;
 }
 
-void add_gemm(const QuantizedTensor& a, const QuantizedTensor& b, at::Tensor& d) {
+void add_gemm(const QuantizedTensor& a, const QuantizedTensor& b, at::Tensor& d,
+              std::string_view op) {
     check_lengths(a, b);
     TORCH_INTERNAL_ASSERT(d.scalar_type() == at::kFloat && d.is_contiguous() &&
                           d.sizes() == at::IntArrayRef({a.rows, b.rows}));
     if (a.spec.is_fp32() || b.spec.is_fp32()) {
-        d.add_(dense_matmul(dequantize(a), dequantize(b)));
+        d.add_(dense_matmul(dequantize(a), dequantize(b), op));
         return;
     }
-    run_gemm(a, b, d, true);
+    run_gemm(a, b, d, op, true);
     d.unsafeGetTensorImpl()->bump_version();
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "subbyte/core/aligned_buffer.h"
+#include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
 #include "subbyte/core/parallel.h"
 #include "subbyte/formats/hadamard.h"
@@ -178,6 +179,7 @@ GemmRun gemm(const GemmProblem& given, const GemmOperands& operands) {
     problem.equal_signs = equal_signs(given, operands);
     const GemmKernel& kernel = choose("gemm", kernels(), problem);
     const GemmRun run{kernel.name, is_native(kernel.name)};
+    const Stopwatch watch;
     if (problem.m > 0 && problem.n > 0) {
         if (problem.k > 0) {
             kernel.run(problem, operands);
@@ -188,6 +190,9 @@ GemmRun gemm(const GemmProblem& given, const GemmOperands& operands) {
     count_gemm(problem.a, problem.b, run,
                static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                    static_cast<double>(problem.k));
+    if (gemm_is_verbose()) {
+        log_gemm(operands.op, problem, run.kernel, explain_gemm(problem), watch.seconds());
+    }
     return run;
 }
 

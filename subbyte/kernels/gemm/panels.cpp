@@ -243,7 +243,8 @@ struct Packing {
     std::int64_t tasks = packer.tasks(panels);
 };
 
-void run_tasks(std::initializer_list<Packing> packing, const TileLoop& tiles, std::int64_t work) {
+void run_tasks(std::initializer_list<Packing> packing, const TileLoop& tiles, std::int64_t work,
+               int repeats) {
     std::int64_t packs = 0;
     for (const Packing& p : packing) packs += p.tasks;
     const auto pack = [&](std::int64_t task) {
@@ -263,7 +264,7 @@ void run_tasks(std::initializer_list<Packing> packing, const TileLoop& tiles, st
                 continue;
             }
             while (packed != packs) std::this_thread::yield();
-            tiles.run_task(t - packs);
+            for (int i = 0; i < repeats; ++i) tiles.run_task(t - packs);
         }
     });
 }
@@ -293,7 +294,7 @@ void run_panels(const PanelKernel& kernel, const PanelOptions& options, const Ge
             const std::int64_t work = a.count * kernel.a.rows * b.count * kernel.b.rows * problem.k;
             run_tasks({{b_packer, b, i == 0 ? b_packer.tasks(b) : 0},
                        {a_packer, a, fresh_a ? a_packer.tasks(a) : 0}},
-                      tiles, work);
+                      tiles, work, operands.repeats);
         }
     }
 }

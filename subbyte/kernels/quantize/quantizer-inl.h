@@ -33,7 +33,7 @@ std::size_t tile_room(std::int64_t count) {
     return static_cast<std::size_t>((count + 15) / 16 * 16 + 16);
 }
 
-struct Scratch {
+struct Workspace {
     AlignedBuffer<float> values;
     AlignedBuffer<std::uint8_t> codes;
     AlignedBuffer<std::uint16_t> noise;
@@ -64,8 +64,8 @@ struct Scratch {
     }
 };
 
-Scratch& scratch() {
-    thread_local Scratch instance;
+Workspace& workspace() {
+    thread_local Workspace instance;
     return instance;
 }
 
@@ -155,7 +155,8 @@ private:
         }
         const std::int64_t rows = chunk.row1 - chunk.row0, cols = chunk.cols();
         chunk.stride = (cols + 15) / 16 * 16 + 16;
-        float* const copy = scratch().values.reserve(static_cast<std::size_t>(rows * chunk.stride));
+        float* const copy =
+            workspace().values.reserve(static_cast<std::size_t>(rows * chunk.stride));
         if (source_.row_stride == 1) {
             ops_.transpose(first, source_.col_stride, rows, cols, copy, chunk.stride);
         } else {
@@ -180,7 +181,7 @@ private:
         const std::int64_t first = chunk.col0 / grid_.tile_cols;
         const std::int64_t count = tiles_across(chunk);
         for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) {
-            std::uint32_t* const local = scratch().zero_amax(count);
+            std::uint32_t* const local = workspace().zero_amax(count);
             ops_.amax(chunk.row(r), span, local);
             std::uint32_t* const tiles =
                 amax_.data() + r / grid_.tile_rows * grid_.grid_cols + first;
@@ -194,7 +195,7 @@ private:
         for (std::int64_t c = chunk.col0; c < chunk.col1;) {
             const std::int64_t tile = c / grid_.tile_cols;
             const std::int64_t end = std::min(chunk.col1, (tile + 1) * grid_.tile_cols);
-            std::uint32_t* const local = scratch().zero_amax(rows);
+            std::uint32_t* const local = workspace().zero_amax(rows);
             ops_.amax_columns(source_.data + chunk.row0 + c * source_.col_stride,
                               source_.col_stride, rows, end - c, local);
             for (std::int64_t r = 0; r < rows; ++r) {
@@ -226,7 +227,7 @@ private:
         const std::int64_t top = begin / grid_.tile_rows;
         const std::int64_t bottom = (end - 1) / grid_.tile_rows + 1;
         const std::int64_t all = (bottom - top) * count;
-        std::uint32_t* const amax = scratch().zero_amax(all);
+        std::uint32_t* const amax = workspace().zero_amax(all);
         if (chunks_.local) {
             const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
             for (std::int64_t r = begin; r < end; ++r) {
@@ -238,10 +239,10 @@ private:
                             amax + (t - top) * count);
             }
         }
-        const TileFactors tiles = scratch().plain.reserve(all);
+        const TileFactors tiles = workspace().plain.reserve(all);
         scaler_.scale(amax, top, first, bottom - top, count, 1.0f, tiles);
         if (spec_.four_over_six != formats::FourOverSix::kOff) {
-            const TileFactors raised = scratch().raised.reserve(all);
+            const TileFactors raised = workspace().raised.reserve(all);
             scaler_.scale(amax, top, first, bottom - top, count, 1.5f, raised);
             take_better(chunk, begin, end, tiles, raised);
         }
@@ -265,7 +266,7 @@ private:
         const std::int64_t count = tiles_across(chunk), cols = chunk.cols();
         const std::int64_t all =
             ((end - 1) / grid_.tile_rows - begin / grid_.tile_rows + 1) * count;
-        std::vector<double>& errors = scratch().errors;
+        std::vector<double>& errors = workspace().errors;
         errors.assign(static_cast<std::size_t>(2 * all), 0.0);
         const bool squared = spec_.four_over_six == formats::FourOverSix::kMse;
         for (std::int64_t r = begin; r < end; ++r) {
@@ -296,7 +297,8 @@ private:
     // The codes of a row, one per byte, rounded to nearest.
     std::uint8_t* nearest_codes(const Chunk& chunk, std::int64_t r,
                                 const TileFactors& tiles) const {
-        std::uint8_t* const codes = scratch().codes.reserve(static_cast<std::size_t>(chunk.cols()));
+        std::uint8_t* const codes =
+            workspace().codes.reserve(static_cast<std::size_t>(chunk.cols()));
         ops_.encode[element_index(*spec_.element)][0](
             chunk.row(r), {chunk.col0, chunk.col1, grid_.tile_cols}, tiles, nullptr, codes);
         return codes;
@@ -306,9 +308,9 @@ private:
     const float* decoded_row(const Chunk& chunk, const TileFactors& tiles,
                              const std::uint8_t* codes) const {
         const auto cols = static_cast<std::size_t>(chunk.cols());
-        float* const values = scratch().decoded.reserve(cols);
+        float* const values = workspace().decoded.reserve(cols);
         if (spec_.element->bits == 4) {
-            std::uint8_t* const packed = scratch().packed.reserve(cols);
+            std::uint8_t* const packed = workspace().packed.reserve(cols);
             ops_.pack_nibbles(codes, chunk.cols(), packed);
             codes = packed;
         }
@@ -350,7 +352,7 @@ private:
             (element + static_cast<std::uint64_t>(chunk.cols()) + 7) / 8 - block);
         // Whole groups of 16 blocks are written, and whole vectors are read past the last element.
         const auto room = static_cast<std::size_t>((blocks + 15) / 16 * 128 + 16);
-        std::uint16_t* const words = scratch().noise.reserve(room);
+        std::uint16_t* const words = workspace().noise.reserve(room);
         ops_.noise(noise_, block, blocks, words);
         return words + element % 8;
     }
@@ -365,7 +367,8 @@ private:
             encode(chunk.row(r), span, tiles, noise, row + chunk.col0);
             return;
         }
-        std::uint8_t* const codes = scratch().codes.reserve(static_cast<std::size_t>(chunk.cols()));
+        std::uint8_t* const codes =
+            workspace().codes.reserve(static_cast<std::size_t>(chunk.cols()));
         encode(chunk.row(r), span, tiles, noise, codes);
         if (spec_.element->bits == 6) {
             pack_sixes(codes, chunk.cols(), row + chunk.col0 / 4 * 3);
