@@ -25,6 +25,7 @@ inline I encode_magnitude(F y, I x, I noise) {
     constexpr std::uint32_t kNoiseMask = (1u << kNoise) - 1;
     y = min(y, set(E::kMax));
     if constexpr (E::kInteger) {
+        if constexpr (E::kUnit != 1.0f) y = mul(y, set(1.0f / E::kUnit));
         I code;
         if constexpr (kNoise > 0) {
             const I w = bits(add(y, set(static_cast<float>(1 << (23 - kNoise)))));

@@ -25,14 +25,16 @@ constexpr RowOps kRowOps{
      {encode_row<Int8, 0>, encode_row<Int8, 16>, encode_row<Int8, 8>},
      {encode_row<Int4, 0>, encode_row<Int4, 16>, encode_row<Int4, 8>},
      {encode_row<E2m3, 0>, encode_row<E2m3, 16>, encode_row<E2m3, 8>},
-     {encode_row<E3m2, 0>, encode_row<E3m2, 16>, encode_row<E3m2, 8>}},
+     {encode_row<E3m2, 0>, encode_row<E3m2, 16>, encode_row<E3m2, 8>},
+     {encode_row<E3m4, 0>, encode_row<E3m4, 16>, encode_row<E3m4, 8>},
+     {encode_row<MxInt8, 0>, encode_row<MxInt8, 16>, encode_row<MxInt8, 8>}},
     pack_nibbles_row,
     encode_bf16_row,
     noise_row,
     transpose_rows,
     rotate_columns,
     {decode_row<E4m3>, decode_row<E5m2>, decode_row<E2m1>, decode_row<Int8>, decode_row<Int4>,
-     decode_row<E2m3>, decode_row<E3m2>},
+     decode_row<E2m3>, decode_row<E3m2>, decode_row<E3m4>, decode_row<MxInt8>},
     decode_bf16_row,
 };
 

@@ -86,7 +86,7 @@ struct RowOps {
     // 16 bits, stochastic with 8 bits (of one noise word per element).
     using Encode = void (*)(const float* x, const RowSpan& span, const TileFactors& tiles,
                             const std::uint16_t* noise, std::uint8_t* codes);
-    Encode encode[7][3];
+    Encode encode[9][3];
 
     // Bytes with one 4-bit code each to two codes per byte, first one low. Of an odd count the last
     // high nibble is 0.
@@ -113,13 +113,13 @@ struct RowOps {
     // one per byte.
     using Decode = void (*)(const std::uint8_t* row, const RowSpan& span, const float* scales,
                             float global, float* out);
-    Decode decode[7];
+    Decode decode[9];
 
     void (*decode_bf16)(const std::uint8_t* codes, std::int64_t count, float* out);
 };
 
 // Place of a scaled element format in RowOps::encode and RowOps::decode: e4m3, e5m2, e2m1, int8,
-// int4, e2m3, e3m2; -1 for the elements that only the reference knows.
+// int4, e2m3, e3m2, e3m4, mxint8; -1 for the elements that only the reference knows.
 int element_index(const formats::ElementFormat& element);
 
 const RowOps& avx2_row_ops();

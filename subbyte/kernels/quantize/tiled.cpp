@@ -14,8 +14,8 @@
 namespace subbyte::kernels {
 
 int element_index(const formats::ElementFormat& element) {
-    static constexpr std::string_view kNames[] = {"e4m3", "e5m2", "e2m1", "int8",
-                                                  "int4", "e2m3", "e3m2"};
+    static constexpr std::string_view kNames[] = {"e4m3", "e5m2", "e2m1", "int8",  "int4",
+                                                  "e2m3", "e3m2", "e3m4", "mxint8"};
     const auto* const name = std::find(std::begin(kNames), std::end(kNames), element.name);
     return name == std::end(kNames) ? -1 : static_cast<int>(name - std::begin(kNames));
 }
