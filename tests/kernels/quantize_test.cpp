@@ -41,15 +41,35 @@ std::vector<std::string> all_specs() {
                 specs.push_back(base + ":sr");
             }
         }
-        for (const char* rest :
-             {":1x16:ue5m3+f32", ":1x16:ue5m3h+f32:sr", ":16x16:ue5m3", ":1x5:ue5m3h",
-              ":row:f32:sr8", ":1x32:e8m0/rceil:sr8", ":1x16:ue4m3+f32:guard:sr",
-              ":1x16:ue4m3:guard:sr8", ":1x32:e8m0/floor:guard:sr", ":3x7:ue5m3+f32:teb",
-              ":1x16:ue4m3+f32:rht16", ":1x16:ue4m3+f32:rht32fresh:sr", ":1x128:f32:rht64",
-              ":row:f32:rht128fresh:sr8", ":tensor:f32:rht16fresh", ":1x5:e8m0/even:rht32",
-              ":128x128:f32:rht128", ":1x32:e8m0/floor:rht16:guard:sr",
+        for (const char* rest : {":1x16:ue5m3+f32",
+                                 ":1x16:ue5m3h+f32:sr",
+                                 ":16x16:ue5m3",
+                                 ":1x5:ue5m3h",
+                                 ":row:f32:sr8",
+                                 ":1x32:e8m0/rceil:sr8",
+                                 ":1x16:ue4m3+f32:guard:sr",
+                                 ":1x16:ue4m3:guard:sr8",
+                                 ":1x32:e8m0/floor:guard:sr",
+                                 ":3x7:ue5m3+f32:teb",
+                                 ":1x16:ue4m3+f32:rht16",
+                                 ":1x16:ue4m3+f32:rht32fresh:sr",
+                                 ":1x128:f32:rht64",
+                                 ":row:f32:rht128fresh:sr8",
+                                 ":tensor:f32:rht16fresh",
+                                 ":1x5:e8m0/even:rht32",
+                                 ":128x128:f32:rht128",
+                                 ":1x32:e8m0/floor:rht16:guard:sr",
 
-              ":2x2000:f32:rht64"}) {
+                                 ":2x2000:f32:rht64",
+                                 ":1x16:ue4m3+f32:away",
+                                 ":1x32:e8m0/rceil:away",
+                                 ":row:f32:away",
+                                 ":1x128:f32:zero",
+                                 ":1x32:e8m0/floor:zero",
+                                 ":1x32:e8m0/ceil:up",
+                                 ":tensor:f32:up",
+                                 ":1x16:ue5m3:down",
+                                 ":3x7:f32:down"}) {
             specs.push_back(std::string(element) + rest);
         }
     }
@@ -223,7 +243,8 @@ TEST(QuantizeKernels, QuotientsAreCorrectlyRounded) {
     for (const std::string& kernel : vector_kernels()) {
         for (const char* element :
              {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2", "e3m4", "mxint8"}) {
-            for (const char* rest : {":row:f32", ":row:f32:sr"}) {
+            for (const char* rest : {":row:f32", ":row:f32:sr", ":row:f32:away", ":row:f32:zero",
+                                     ":row:f32:up", ":row:f32:down"}) {
                 expect_equal(contiguous(x, rows, cols), std::string(element) + rest, kernel,
                              "ties");
             }

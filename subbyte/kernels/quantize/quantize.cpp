@@ -36,19 +36,16 @@ Refusal vector_refusal(const QuantSpec& spec) {
     };
     if (!spec.is_scaled()) return {};
     if (element_index(*spec.element) < 0) return only_reference(spec.element->name);
-    const bool stochastic =
-        spec.stochastic() && (spec.noise_bits == formats::kMostNoiseBits || spec.noise_bits == 8);
-    if (spec.rounding != formats::Rounding::kNearestEven && !stochastic) {
-        return only_reference("this rounding");
-    }
+    if (rounding_index(spec) < 0) return only_reference("this rounding");
     if (spec.order != formats::ScaleOrder::kStandard && spec.order != formats::ScaleOrder::kTeB) {
         return only_reference("this order of operations");
     }
     const bool block = spec.tile.kind == formats::Tile::Kind::kBlock;
+    const bool moved = rounding_index(spec) > 2;
     const bool looks_twice = spec.four_over_six != formats::FourOverSix::kOff || spec.ms_eden;
-    if (looks_twice && (!block || spec.tile.rows * spec.tile.cols > kMostLookedAt ||
+    if (looks_twice && (moved || !block || spec.tile.rows * spec.tile.cols > kMostLookedAt ||
                         spec.level_tile != formats::Tile::tensor())) {
-        return only_reference("4over6 or mseden with such tiles");
+        return only_reference("4over6 or mseden with such tiles or rounding");
     }
     return {};
 }

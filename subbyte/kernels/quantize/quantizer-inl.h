@@ -359,8 +359,7 @@ private:
 
     void encode_row(const Chunk& chunk, std::int64_t r, const TileFactors& tiles) const {
         const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
-        const int rounding = !spec_.stochastic() ? 0 : spec_.noise_bits == 16 ? 1 : 2;
-        const auto encode = ops_.encode[element_index(*spec_.element)][rounding];
+        const auto encode = ops_.encode[element_index(*spec_.element)][rounding_index(spec_)];
         const std::uint16_t* const noise = row_noise(chunk, r);
         std::uint8_t* const row = packed_.codes + r * stride_;
         if (spec_.element->bits == 8) {

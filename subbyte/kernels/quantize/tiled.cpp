@@ -20,6 +20,21 @@ int element_index(const formats::ElementFormat& element) {
     return name == std::end(kNames) ? -1 : static_cast<int>(name - std::begin(kNames));
 }
 
+int rounding_index(const formats::QuantSpec& spec) {
+    using formats::Rounding;
+    switch (spec.rounding) {
+        case Rounding::kNearestEven: return 0;
+        case Rounding::kStochastic:
+            return spec.noise_bits == formats::kMostNoiseBits ? 1 : spec.noise_bits == 8 ? 2 : -1;
+        case Rounding::kNearestAway: return 3;
+        case Rounding::kTowardZero: return 4;
+        case Rounding::kUp: return 5;
+        case Rounding::kDown: return 6;
+        case Rounding::kNearestZero: break;
+    }
+    return -1;
+}
+
 RowRotation row_rotation(const formats::Rotation& rotation, const formats::SignBits& signs) {
     RowRotation row;
     row.size = rotation.size;
