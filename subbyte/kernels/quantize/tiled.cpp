@@ -75,7 +75,9 @@ public:
         }
     }
 
-    std::int64_t region_elements() const { return region_rows_ * region_cols_; }
+    bool fits(std::int64_t elements) const {
+        return region_rows_ <= elements && region_cols_ <= elements / region_rows_;
+    }
 
     void run() const {
         const auto pending = [](const Quantizer& q) { return q.needs_amax(); };
@@ -149,7 +151,7 @@ void quantize_both_tiled(const RowOps& ops, const MatrixView& source, const Quan
     if (source.rows == 0 || source.cols == 0) return;
     Quantizer by_row(ops, source, rows), by_column(ops, transposed(source), columns);
     const Pass both({{by_row, false}, {by_column, true}}, source.rows, source.cols);
-    if (both.region_elements() <= kMostTogether) return both.run();
+    if (both.fits(kMostTogether)) return both.run();
     Pass({{by_row, false}}, source.rows, source.cols).run();
     Pass({{by_column, true}}, source.rows, source.cols).run();
 }
