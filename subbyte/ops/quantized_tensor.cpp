@@ -51,8 +51,9 @@ void run_gemm(const QuantizedTensor& a, const QuantizedTensor& b, at::Tensor& d,
               std::string_view op, bool add) {
     use_torch_threads();
     install_dense_matmul();
-    kernels::gemm({a.rows, b.rows, a.cols, a.spec, b.spec},
-                  {a.view(), b.view(), d.mutable_data_ptr<float>(), op, add});
+    kernels::gemm(
+        {a.rows, b.rows, a.cols, a.spec, b.spec},
+        {.a = a.view(), .b = b.view(), .d = d.mutable_data_ptr<float>(), .op = op, .add = add});
 }
 
 // Memory for a packed copy.

@@ -22,7 +22,7 @@ const std::vector<Shape> kShapes{{13, 70, 200}, {4, 3, 0}, {7, 33, 9000}, {6, 32
 
 std::vector<float> product(const Shape& s, const QuantSpec& spec, Operand& a, Operand& b,
                            std::vector<float> d, bool add) {
-    gemm({s.m, s.n, s.k, spec, spec}, {a.view(), b.view(), d.data(), add});
+    gemm({s.m, s.n, s.k, spec, spec}, {.a = a.view(), .b = b.view(), .d = d.data(), .add = add});
     return d;
 }
 
