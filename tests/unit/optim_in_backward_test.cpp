@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Updates inside the backward pass against the ordinary step.
-#include <ATen/ops/sum.h>
-
 #include <limits>
 #include <memory>
 
@@ -25,8 +23,8 @@ at::Tensor loss_of(const std::vector<Parameter>& model, int step, double factor 
     for (std::size_t i = 0; i < model.size(); ++i) {
         const at::Tensor& w = model[i].value;
         const at::Tensor target = noise(w.sizes(), static_cast<std::uint32_t>(step) * 7 + 11);
-        const at::Tensor part = (w - target).pow(2).sum().mul(factor);
-        loss = loss.defined() ? loss + part : part;
+        at::Tensor part = w.sub(target).pow(2).sum().mul(factor);
+        loss = loss.defined() ? loss.add(part) : part;
     }
     return loss;
 }
