@@ -19,6 +19,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SPECS = ["fp4", "int4", "int8", "mxfp4", "nvfp4", "fp8", "mxfp8"]
 RECIPES = ["fp4", "int4", "int8", "mxfp4", "nvfp4", "fp8", "mxfp8", "bf16"]
 GEMMS = ["1024,1024,1024", "1024,2736,1024", "2048,768,768"]
+# up_proj and down_proj of llama-9m in a step of 8 x 256, of llama-130m in one of 4 x 256 tokens
+STEP_GEMMS = ["2048,688,256", "2048,256,688", "1024,2048,768", "1024,768,2048"]
 LAYERS = ["1024,1024,2736", "1024,2736,1024", "2048,768,768", "2048,512,1376", "2048,256,688"]
 
 
@@ -54,8 +56,12 @@ def main():
     print(f"{first['cpu']}, {first['isa']}, {first['threads']} thread(s);", end=" ")
     print("times faster than LibTorch's FP32, in brackets than its BF16")
     if "gemm" in arguments.what:
-        table(SPECS, GEMMS, "GEMM, M x N x K", lambda spec, shape: ratios(
-            bench(arguments, "gemm", "--spec", spec, "--shape", shape, *threads)))
+        def figures(spec, shape):
+            run = bench(arguments, "gemm", "--spec", spec, "--shape", shape, *threads)
+            return f"{ratios(run)} {100 * run.get('of_inner_loop', 0):.0f} %"
+        print("\nPer cent: of what the inner loop alone does on one tile in the first cache.")
+        for shapes in (GEMMS, STEP_GEMMS):
+            table(SPECS, shapes, "GEMM, M x N x K", figures)
     if "layer" in arguments.what:
         table(RECIPES, LAYERS, "layer, T x K x N", lambda recipe, shape: ratios(
             bench(arguments, "layer", "--recipe", recipe, "--shape", shape, *threads)))

@@ -57,7 +57,8 @@ nlohmann::json bench_quantize(const std::string& spec, std::int64_t rows, std::i
 // that of our last step.
 struct StepShape {
     std::int64_t batch = 8, tokens = 256;
-    bool recompute = false;  // ours computes each block again in backward
+    bool recompute = false;    // ours computes each block again in backward
+    bool in_backward = false;  // ours updates each weight inside backward
 };
 nlohmann::json bench_step(const std::string& recipe, const std::string& head,
                           const std::string& preset, const StepShape& shape, bool alone,

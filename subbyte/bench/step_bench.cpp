@@ -19,9 +19,9 @@ namespace {
 class OurStep {
 public:
     OurStep(const models::LlamaConfig& config, const std::string& recipe, const std::string& head,
-            bool recompute)
-        : model_(config) {
-        model_->recompute_blocks = recompute;
+            const StepShape& shape)
+        : in_backward_(shape.in_backward), model_(config) {
+        model_->recompute_blocks = shape.recompute;
         nn::initialize(*model_, 1);
         precision_ = nn::attach_precision(*model_, {"lm_head"}, head);
         precision_->set_plan(plan::uniform_plan(precision_->table(), recipe));
@@ -34,14 +34,18 @@ public:
         precision_->step = static_cast<std::uint32_t>(optimizer_->steps());
         loss_ = train::accumulate_gradients(
                     [this](const at::Tensor& x, const at::Tensor& y) { return model_->loss(x, y); },
-                    {{ids, targets}}, *precision_)
+                    {{ids, targets}}, *precision_,
+                    [this] {
+                        if (in_backward_) optimizer_->start_step_in_backward();
+                    })
                     .mean;
-        optimizer_->step();
+        in_backward_ ? optimizer_->finish_step_in_backward() : optimizer_->step();
         optimizer_->zero_grad();
     }
     double loss() const { return loss_; }
 
 private:
+    bool in_backward_;
     models::Llama model_;
     std::shared_ptr<nn::Precision> precision_;
     std::unique_ptr<optim::Optimizer> optimizer_;
@@ -63,7 +67,7 @@ nlohmann::json bench_step(const std::string& recipe, const std::string& head,
     const at::Tensor ids = at::randint(config.vocab_size, {shape.batch, shape.tokens}, at::kLong);
     const at::Tensor targets =
         at::randint(config.vocab_size, {shape.batch, shape.tokens}, at::kLong);
-    OurStep ours(config, recipe, head, shape.recompute);
+    OurStep ours(config, recipe, head, shape);
     std::vector<Contender> contenders{{"subbyte", [&] { ours.step(ids, targets); }}};
     std::vector<std::unique_ptr<LibtorchLlama>> others;
     if (!alone) {

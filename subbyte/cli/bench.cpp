@@ -25,7 +25,7 @@ struct BenchArguments {
     std::vector<std::int64_t> shape;
     std::int64_t batch = 8, tokens = 256;
     bench::Effort effort;
-    bool json = false, alone = false, recompute = false;
+    bool json = false, alone = false, recompute = false, in_backward = false;
 };
 
 // One line per figure; numbers with four digits.
@@ -109,10 +109,12 @@ void add_bench(CLI::App& program) {
     step->add_option("--batch", a->batch, "Sequences")->capture_default_str();
     step->add_option("--seq", a->tokens, "Tokens per sequence")->capture_default_str();
     step->add_flag("--recompute", a->recompute, "Ours computes each block again in backward");
+    step->add_flag("--in-backward", a->in_backward, "Ours updates each weight inside backward");
     step->add_flag("--alone", a->alone, "Without LibTorch's models: shows our peak memory");
     step->callback([a] {
         show(*a, bench::bench_step(a->recipe, a->head, a->model,
-                                   {a->batch, a->tokens, a->recompute}, a->alone, a->effort));
+                                   {a->batch, a->tokens, a->recompute, a->in_backward}, a->alone,
+                                   a->effort));
     });
 }
 

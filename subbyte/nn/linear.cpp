@@ -34,6 +34,7 @@ ops::LinearContext LinearImpl::context(std::int64_t rows, ops::InputCache* input
     context.step = precision_->step;
     context.layer = layer_;
     context.micro_batch = precision_->micro_batch;
+    context.adds_gradients = precision_->micro_batch > 0;
     if (observed()) context.observer = precision_->observer;
     context.discarded = precision_->discarded;
     precision_->set_tokens(layer_, rows * (precision_->micro_batch + 1));

@@ -6,11 +6,11 @@
 
 namespace subbyte::ops {
 
-// Causal softmax attention through LibTorch's fused kernel, scale 1 / sqrt(D). q: [B, T, H, D], k
-// and v: [B, T, G, D] with G dividing H (grouped-query attention: query head h reads group
-// h * G / H); result [B, T, H, D]; all FP32. With `compact` q, k, v and the result are rounded to
-// BF16 and kept so for backward, on processors with a BF16 dot product. Error kUsage when G does
-// not divide H.
+// Causal softmax attention, scale 1 / sqrt(D). q: [B, T, H, D], k and v: [B, T, G, D] with G
+// dividing H (grouped-query attention: query head h reads group h * G / H); result [B, T, H, D];
+// all FP32. With `compact`, on processors with a BF16 dot product, by kernels/attention: factors
+// are rounded to BF16, and q, k and v are kept so for backward. Otherwise through LibTorch's fused
+// kernel. Error kUsage when G does not divide H.
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             bool compact);
 

@@ -7,6 +7,7 @@
 
 #include <mutex>
 
+#include "subbyte/core/clock.h"
 #include "subbyte/kernels/gemm/gemm.h"
 #include "subbyte/kernels/gemm/gemm_report.h"
 
@@ -20,12 +21,19 @@ at::Tensor from_floats(const float* data, std::int64_t rows, std::int64_t cols) 
 
 }  // namespace
 
-at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b) {
+at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, std::string_view op) {
     static const formats::QuantSpec fp32 = formats::parse_spec("fp32");
-    kernels::count_gemm(fp32, fp32, {"libtorch_fp32", true},
+    constexpr std::string_view kKernel = "libtorch_fp32";
+    kernels::count_gemm(fp32, fp32, {kKernel, true},
                         static_cast<double>(a.size(0)) * static_cast<double>(a.size(1)) *
                             static_cast<double>(b.size(0)));
-    return at::mm(a, b.t());
+    const Stopwatch watch;
+    at::Tensor d = at::mm(a, b.t());
+    if (kernels::gemm_is_verbose()) {
+        kernels::log_gemm(op, {a.size(0), b.size(0), a.size(1), fp32, fp32}, kKernel, {},
+                          watch.seconds());
+    }
+    return d;
 }
 
 void install_dense_matmul() {

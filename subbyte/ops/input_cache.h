@@ -15,15 +15,27 @@ namespace subbyte::ops {
 // need no noise can be shared.
 class InputCache {
 public:
-    // The copy of `x` (its transpose with `columns`) in `spec`; `x` is the same at every call.
-    QuantizedTensor get(const at::Tensor& x, bool columns, const formats::QuantSpec& spec) {
+    // The copy of `x` and, where wanted, that of its transpose; `x` is the same at every call.
+    QuantizedPair get(const at::Tensor& x, const QuantizedCopy& rows,
+                      const QuantizedCopy* columns) {
         TORCH_INTERNAL_ASSERT(!x_.defined() || x_.const_data_ptr() == x.const_data_ptr());
         x_ = x;
-        for (const Entry& entry : entries_) {
-            if (entry.columns == columns && entry.copy.spec == spec) return entry.copy;
+        QuantizedPair pair{find(false, rows), columns != nullptr ? find(true, *columns) : none()};
+        if (columns != nullptr && !pair.rows.defined() && !pair.columns.defined()) {
+            pair = quantize_both(x, rows, *columns);
+            keep(false, rows, pair.rows);
+            keep(true, *columns, pair.columns);
+            return pair;
         }
-        entries_.push_back({columns, quantize(columns ? x.t() : x, spec, {})});
-        return entries_.back().copy;
+        if (!pair.rows.defined()) {
+            pair.rows = quantize(x, rows.spec, rows.noise);
+            keep(false, rows, pair.rows);
+        }
+        if (columns != nullptr && !pair.columns.defined()) {
+            pair.columns = quantize(x.t(), columns->spec, columns->noise);
+            keep(true, *columns, pair.columns);
+        }
+        return pair;
     }
 
 private:
@@ -31,6 +43,16 @@ private:
         bool columns;
         QuantizedTensor copy;
     };
+    static QuantizedTensor none() { return {}; }
+    QuantizedTensor find(bool columns, const QuantizedCopy& wanted) const {
+        for (const Entry& entry : entries_) {
+            if (entry.columns == columns && entry.copy.spec == wanted.spec) return entry.copy;
+        }
+        return {};
+    }
+    void keep(bool columns, const QuantizedCopy& made, const QuantizedTensor& copy) {
+        if (!made.spec.uses_noise()) entries_.push_back({columns, copy});
+    }
     at::Tensor x_;
     std::vector<Entry> entries_;
 };

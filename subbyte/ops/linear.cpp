@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "subbyte/core/error.h"
 #include "subbyte/ops/linear_operands.h"
@@ -49,12 +50,15 @@ public:
         const std::vector<std::int64_t> shape = grads[0].sizes().vec();
         const at::Tensor g = grads[0].reshape({-1, weight.size(0)}).contiguous();
         at::Tensor dx, dw;
-        if (needs_dx) {
-            dx = gemm(quantized_rows(g, context, Slot::kDgrad),
-                      quantized_weight(weight, context, Slot::kDgrad));
-        }
-        if (needs_dw) {
-            dw = gemm(quantized_columns(g, context, Operand::kA), x_wgrad);
+        {
+            const QuantizedPair q = quantized_gradient(g, context, needs_dx, needs_dw);
+            if (needs_dx)
+                dx = gemm(q.rows, quantized_weight(weight, context, Slot::kDgrad), "dgrad");
+            if (needs_dw && adds_to_gradient()) {
+                add_gemm(q.columns, x_wgrad, weight.mutable_grad(), "wgrad");
+            } else if (needs_dw) {
+                dw = gemm(q.columns, x_wgrad, "wgrad");
+            }
         }
         if (context.observer != nullptr) context.observer->on_backward(context.layer, g, dx, dw);
         if (dx.defined()) {
@@ -64,6 +68,15 @@ public:
         }
         result[1] = dw;
         return result;
+    }
+
+private:
+    // Later micro-batches of a step: their product goes straight into the gradient.
+    bool adds_to_gradient() const {
+        const at::Tensor& grad = weight.grad();
+        return context.adds_gradients && context.observer == nullptr && grad.defined() &&
+               grad.scalar_type() == at::kFloat && grad.is_contiguous() &&
+               torch::autograd::impl::post_acc_grad_hooks(weight) == nullptr;
     }
 };
 
@@ -100,8 +113,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearCon
     {
         at::NoGradGuard no_grad;
         const at::Tensor x2 = x.detach().reshape({-1, weight.size(1)}).contiguous();
-        y = gemm(quantized_rows(x2, context, Slot::kFprop),
-                 quantized_weight(weight, context, Slot::kFprop));
+        QuantizedPair input = quantized_input(x2, context, needs_dw);
+        y = gemm(input.rows, quantized_weight(weight, context, Slot::kFprop, needs_dx), "fprop");
         if (context.observer != nullptr) {
             if (context.discarded) {
                 context.observer->on_discarded_forward(context.layer, x2, weight.detach(), y);
@@ -118,7 +131,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearCon
             node->weight_version = weight._version();
             node->needs_dx = needs_dx;
             node->needs_dw = needs_dw;
-            if (needs_dw) node->x_wgrad = quantized_columns(x2, context, Operand::kB);
+            node->x_wgrad = std::move(input.columns);
         }
     }
     if (node) {

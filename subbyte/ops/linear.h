@@ -24,7 +24,9 @@ struct LinearContext {
     WeightCache* cache = nullptr;        // quantised copies of the weight; may be null
     InputCache* inputs = nullptr;        // those of an X that other layers read too; may be null
     LinearObserver* observer = nullptr;  // statistics or noise probes; usually null
-    bool discarded = false;              // backward will compute this forward pass again
+    // The weight gradient may be added to weight.grad() in place, past autograd, when that exists.
+    bool adds_gradients = false;
+    bool discarded = false;  // backward will compute this forward pass again
 };
 
 // Y = X W^T with every GEMM quantised as the recipe says. x: FP32 [..., K], weight: FP32 [N, K],

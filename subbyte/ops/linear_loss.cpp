@@ -73,28 +73,24 @@ double run(const at::Tensor& x, const at::Tensor& weight, const std::int64_t* la
     std::uint32_t part = 0;
     for (std::int64_t first = 0; first < rows; first += group, ++part) {
         const std::int64_t count = std::min(group, rows - first);
-        const at::Tensor xs = x.narrow(0, first, count);
-        at::Tensor logits = gemm(quantized_rows(xs, context, Slot::kFprop, part),
-                                 quantized_weight(weight, context, Slot::kFprop));
+        const QuantizedPair input =
+            quantized_input(x.narrow(0, first, count), context, needs_dw, part);
+        at::Tensor logits =
+            gemm(input.rows, quantized_weight(weight, context, Slot::kFprop, needs_dx), "fprop");
         kernels::softmax_cross_entropy(logits.mutable_data_ptr<float>(), labels + first, count,
                                        vocabulary, needs_dx || needs_dw,
                                        losses.data() + static_cast<std::size_t>(first));
         // The logits are their own gradient now.
+        const QuantizedPair g = quantized_gradient(logits, context, needs_dx, needs_dw, part);
+        logits.reset();  // the largest tensor of the step; the GEMMs do not need it any more
         if (needs_dx) {
             gradients.dx.narrow(0, first, count)
-                .copy_(gemm(quantized_rows(logits, context, Slot::kDgrad, part),
-                            quantized_weight(weight, context, Slot::kDgrad)));
+                .copy_(gemm(g.rows, quantized_weight(weight, context, Slot::kDgrad), "dgrad"));
         }
-        if (needs_dw) {
-            const QuantizedTensor g = quantized_columns(logits, context, Operand::kA, part);
-            const QuantizedTensor columns = quantized_columns(xs, context, Operand::kB, part);
-            logits.reset();  // the largest tensor of the step; wgrad does not need it any more
-            at::Tensor dw = gemm(g, columns);
-            if (gradients.dw.defined()) {
-                gradients.dw.add_(dw);
-            } else {
-                gradients.dw = std::move(dw);
-            }
+        if (needs_dw && gradients.dw.defined()) {
+            add_gemm(g.columns, input.columns, gradients.dw, "wgrad");
+        } else if (needs_dw) {
+            gradients.dw = gemm(g.columns, input.columns, "wgrad");
         }
     }
     double sum = 0;

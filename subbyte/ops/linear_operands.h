@@ -16,36 +16,53 @@ inline NoiseAddress operand_noise(const LinearContext& c, plan::Slot slot, Opera
     return {c.seed, c.step, c.layer | part << 20, noise_role(slot, operand, micro_batch)};
 }
 
-// The rows of X or G: operand A of fprop and dgrad.
-inline QuantizedTensor quantized_rows(const at::Tensor& x, const LinearContext& c, plan::Slot slot,
-                                      std::uint32_t part = 0) {
-    const formats::QuantSpec& spec = (*c.recipe)[slot].a;
-    if (c.inputs != nullptr && slot == plan::Slot::kFprop && !spec.uses_noise()) {
-        return c.inputs->get(x, false, spec);
-    }
-    return quantize(x, spec, operand_noise(c, slot, Operand::kA, c.micro_batch, part));
+inline QuantizedCopy rows_copy(const LinearContext& c, plan::Slot slot, std::uint32_t part) {
+    return {(*c.recipe)[slot].a, operand_noise(c, slot, Operand::kA, c.micro_batch, part)};
 }
 
-// G^T (operand A) or X^T (operand B) of wgrad, packed along T.
-inline QuantizedTensor quantized_columns(const at::Tensor& x, const LinearContext& c,
-                                         Operand operand, std::uint32_t part = 0) {
+inline QuantizedCopy columns_copy(const LinearContext& c, Operand operand, std::uint32_t part) {
     const plan::SlotRecipe& recipe = (*c.recipe)[plan::Slot::kWgrad];
-    const formats::QuantSpec& spec = operand == Operand::kA ? recipe.a : recipe.b;
-    if (c.inputs != nullptr && operand == Operand::kB && !spec.uses_noise()) {
-        return c.inputs->get(x, true, spec);
-    }
-    return quantize(x.t(), spec,
-                    operand_noise(c, plan::Slot::kWgrad, operand, c.micro_batch, part));
+    return {operand == Operand::kA ? recipe.a : recipe.b,
+            operand_noise(c, plan::Slot::kWgrad, operand, c.micro_batch, part)};
 }
 
-// The weight: W along K for fprop, W^T along N for dgrad. One copy serves all micro-batches.
+// X for fprop and, where `for_wgrad`, X^T for wgrad, packed along T.
+inline QuantizedPair quantized_input(const at::Tensor& x, const LinearContext& c, bool for_wgrad,
+                                     std::uint32_t part = 0) {
+    const QuantizedCopy rows = rows_copy(c, plan::Slot::kFprop, part);
+    const QuantizedCopy columns = columns_copy(c, Operand::kB, part);
+    if (c.inputs != nullptr) return c.inputs->get(x, rows, for_wgrad ? &columns : nullptr);
+    if (for_wgrad) return quantize_both(x, rows, columns);
+    return {quantize(x, rows.spec, rows.noise), {}};
+}
+
+// G for dgrad, G^T for wgrad, packed along T, or one of them.
+inline QuantizedPair quantized_gradient(const at::Tensor& g, const LinearContext& c, bool for_dgrad,
+                                        bool for_wgrad, std::uint32_t part = 0) {
+    const QuantizedCopy rows = rows_copy(c, plan::Slot::kDgrad, part);
+    const QuantizedCopy columns = columns_copy(c, Operand::kA, part);
+    if (for_dgrad && for_wgrad) return quantize_both(g, rows, columns);
+    QuantizedPair pair;
+    if (for_dgrad) pair.rows = quantize(g, rows.spec, rows.noise);
+    if (for_wgrad) pair.columns = quantize(g.t(), columns.spec, columns.noise);
+    return pair;
+}
+
+// The weight: W along K for fprop, W^T along N for dgrad. One copy serves all micro-batches; where
+// the other one will be wanted too (`both`), the cache gets both from one pass.
 inline QuantizedTensor quantized_weight(const at::Tensor& w, const LinearContext& c,
-                                        plan::Slot slot) {
+                                        plan::Slot slot, bool both = false) {
+    const auto copy = [&](plan::Slot of) {
+        return QuantizedCopy{(*c.recipe)[of].b, operand_noise(c, of, Operand::kB, 0)};
+    };
+    const QuantizedCopy rows = copy(plan::Slot::kFprop), columns = copy(plan::Slot::kDgrad);
     const bool transposed = slot == plan::Slot::kDgrad;
-    const formats::QuantSpec& spec = (*c.recipe)[slot].b;
-    const NoiseAddress noise = operand_noise(c, slot, Operand::kB, 0);
-    if (c.cache != nullptr) return c.cache->get(w, transposed, spec, noise);
-    return quantize(transposed ? w.detach().t() : w.detach(), spec, noise);
+    if (c.cache != nullptr) {
+        if (both) c.cache->make_both(w, rows, columns);
+        return c.cache->get(w, transposed, transposed ? columns : rows);
+    }
+    return transposed ? quantize(w.detach().t(), columns.spec, columns.noise)
+                      : quantize(w.detach(), rows.spec, rows.noise);
 }
 
 }  // namespace subbyte::ops

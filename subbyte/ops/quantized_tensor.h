@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string_view>
+
 #include "subbyte/core/philox.h"
 #include "subbyte/formats/quantize_reference.h"
 #include "subbyte/kernels/gemm/gemm.h"
@@ -30,6 +32,21 @@ struct QuantizedTensor {
 QuantizedTensor quantize(const at::Tensor& x, const formats::QuantSpec& spec,
                          const NoiseAddress& noise = {});
 
+// What is wanted of a matrix for one GEMM.
+struct QuantizedCopy {
+    formats::QuantSpec spec;
+    NoiseAddress noise;
+};
+
+struct QuantizedPair {
+    QuantizedTensor rows, columns;
+};
+
+// x for the GEMM that contracts its rows and x^T for the one that contracts its columns, from one
+// pass over x: the bits of two calls of quantize().
+QuantizedPair quantize_both(const at::Tensor& x, const QuantizedCopy& rows,
+                            const QuantizedCopy& columns);
+
 // FP32 [rows, cols].
 at::Tensor dequantize(const QuantizedTensor& q);
 
@@ -37,8 +54,13 @@ at::Tensor dequantize(const QuantizedTensor& q);
 at::Tensor fake_quantize(const at::Tensor& x, const formats::QuantSpec& spec,
                          const NoiseAddress& noise = {});
 
-// D = A * B^T in FP32 [a.rows, b.rows], through the ordered kernel list. Error kUsage when a.cols
+// D = A * B^T in FP32 [a.rows, b.rows], through the ordered kernel list; the log calls it `op`.
+// Error kUsage when a.cols
 // != b.cols.
-at::Tensor gemm(const QuantizedTensor& a, const QuantizedTensor& b);
+at::Tensor gemm(const QuantizedTensor& a, const QuantizedTensor& b, std::string_view op = "gemm");
+
+// D += A * B^T, D contiguous: the bits of d.add_(gemm(a, b)), without that product in memory.
+void add_gemm(const QuantizedTensor& a, const QuantizedTensor& b, at::Tensor& d,
+              std::string_view op = "gemm");
 
 }  // namespace subbyte::ops

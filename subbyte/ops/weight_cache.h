@@ -19,7 +19,10 @@ namespace subbyte::ops {
 class WeightCache {
 public:
     const QuantizedTensor& get(const at::Tensor& weight, bool transposed,
-                               const formats::QuantSpec& spec, const NoiseAddress& noise);
+                               const QuantizedCopy& wanted);
+    // Makes the copy of W and that of W^T from one pass over W, unless one is there already.
+    void make_both(const at::Tensor& weight, const QuantizedCopy& rows,
+                   const QuantizedCopy& columns);
     void clear();
     std::int64_t bytes() const;
 
@@ -36,7 +39,9 @@ private:
     struct Entry {
         QuantizedTensor copy;
         NoiseAddress noise;
+        bool holds(const QuantizedCopy& wanted) const;
     };
+    void follow(const at::Tensor& weight);
     Source source_;     // what both copies were made of
     Entry entries_[2];  // [transposed]
 };

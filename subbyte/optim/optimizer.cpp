@@ -84,18 +84,20 @@ StepResult Optimizer::step() {
         throw Error(ErrorCode::kUsage, "step() without any gradient",
                     "call backward() on the loss before step()");
     }
-    result.grad_norm = std::sqrt(squares);
-    result.applied = std::isfinite(squares);
-    if (result.applied) {
-        const double scale = clip_factor(result.grad_norm);
+    if (std::isfinite(squares)) {
+        const double scale = clip_factor(std::sqrt(squares));
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             const at::Tensor& grad = parameters_[i].value.grad();
             if (grad.defined()) update(i, grad, scale, steps_ + 1);
         }
-        ++steps_;
-    } else {
-        ++skipped_;
     }
+    return finish(std::move(result), squares);
+}
+
+StepResult Optimizer::finish(StepResult result, double squares) {
+    result.grad_norm = std::sqrt(squares);
+    result.applied = std::isfinite(squares);
+    ++(result.applied ? steps_ : skipped_);
     for (const auto& hook : hooks_) hook(result);
     return result;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,7 @@ public:
     // not a dense FP32, FP64 or BF16 tensor on the CPU, or appears twice (same name or same
     // memory), or when lr or max_grad_norm is negative or not finite.
     Optimizer(std::vector<Parameter> parameters, double lr, double max_grad_norm);
-    virtual ~Optimizer() = default;
+    virtual ~Optimizer();
     Optimizer(const Optimizer&) = delete;
     Optimizer& operator=(const Optimizer&) = delete;
 
@@ -47,6 +48,15 @@ public:
     // in-place operation.
     StepResult step();
     void zero_grad();  // releases the gradients
+
+    // The same update inside the last backward pass of a step: between these two calls each
+    // parameter is updated as soon as autograd has its whole gradient, which is released at once,
+    // so that the gradients never exist all together. The bits of step(). A gradient that is not
+    // finite stops the updates; when it is the first one the step is skipped as by step(), later
+    // ones have come too late: Error kDiverged. Error kUsage with max_grad_norm (the global norm is
+    // known at the end only) and for a start without its end.
+    void start_step_in_backward();
+    StepResult finish_step_in_backward();
 
     double lr() const { return lr_; }
     void set_lr(double lr);                        // Error kUsage when negative or not finite
@@ -99,7 +109,20 @@ protected:
     std::int64_t skipped_ = 0;
 
 private:
+    class UpdateHook;
+    // What the updates inside backward have seen so far.
+    struct InBackward {
+        std::vector<double> squares;  // of the gradient of each parameter; 0: none
+        std::vector<bool> seen;
+        bool finite = true;
+        std::int64_t updated = 0;
+    };
+    void update_in_backward(std::size_t i);
+    void remove_hooks();
+    StepResult finish(StepResult result, double squares);
+
     std::vector<std::function<void(const StepResult&)>> hooks_;
+    std::optional<InBackward> in_backward_;
 };
 
 // Collects the parameters of any module-like object with named_parameters() (LibTorch modules). 1-D

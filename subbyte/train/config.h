@@ -72,7 +72,7 @@ struct Config {
         std::int64_t schedule_steps = 0;
         std::array<double, 2> betas{0.9, 0.95};
         double eps = 1e-8, weight_decay = 0.1, grad_clip = 1.0;
-        bool amsgrad = false;
+        bool amsgrad = false, in_backward = false;
         StableSpam stable_spam;
         friend bool operator==(const Optim&, const Optim&) = default;
     } optim;

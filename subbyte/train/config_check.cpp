@@ -104,6 +104,12 @@ void check_training(const Config& config, Checker& checker) {
                    : "shorten the warm-up or write it as a share, e.g. \"5%\"; to end a run "
                      "earlier than planned, keep its curve: optim.schedule_steps = (the old "
                      "train.steps)");
+    checker.require(!optim.in_backward || optim.grad_clip == 0,
+                    {"optim.in_backward", "optim.grad_clip"},
+                    fmt::format("optim.in_backward cannot clip by a global norm of {}: it is known "
+                                "at the end of backward only",
+                                optim.grad_clip),
+                    "set optim.grad_clip = 0 or optim.in_backward = false");
     checker.require(
         train.eval_every == 0 || !config.data.val_path.empty() || config.data.val_fraction > 0,
         {"data.val_fraction", "data.val_path", "train.eval_every"},

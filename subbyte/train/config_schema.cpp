@@ -118,6 +118,9 @@ const std::vector<Key<Config>>& keys() {
             "largest global gradient norm; 0: no clipping, the default with stable-spam, which "
             "clips by itself"),
         KEY(optim.amsgrad, {}, "divide by the root of the largest second moment so far"),
+        KEY(optim.in_backward, {},
+            "update each weight inside backward and free its gradient at once; needs grad_clip = "
+            "0"),
         KEY(optim.stable_spam.gamma1, within_below(0, 1), "AdaGN: decay of the mean gradient norm"),
         KEY(optim.stable_spam.gamma2, within_below(0, 1), "AdaGN: decay of the mean squared norm"),
         KEY(optim.stable_spam.gamma3, within_below(0, 1), "AdaClip: decay of the largest entry"),

@@ -29,7 +29,8 @@ std::int64_t count_targets(const std::vector<MicroBatch>& micro_batches) {
 
 AccumulatedLoss accumulate_gradients(const ModelLoss& loss,
                                      const std::vector<MicroBatch>& micro_batches,
-                                     nn::Precision& precision) {
+                                     nn::Precision& precision,
+                                     const std::function<void()>& before_last) {
     if (micro_batches.size() > ops::kMaxMicroBatches) {
         throw Error(ErrorCode::kUsage,
                     fmt::format("{} micro-batches in a step, at most {} have noise of their own",
@@ -42,6 +43,7 @@ AccumulatedLoss accumulate_gradients(const ModelLoss& loss,
     int index = 0;
     for (const MicroBatch& batch : micro_batches) {
         precision.micro_batch = index++;
+        if (before_last && &batch == &micro_batches.back()) before_last();
         const ops::SummedLoss part = loss(batch.ids, batch.targets);
         if (part.count == 0) continue;
         const at::Tensor mean = part.sum.mul(weight);

@@ -27,10 +27,11 @@ struct AccumulatedLoss {
 // Adds the gradients of the mean loss over all targets of the step to .grad(): every target weighs
 // the same, whatever micro-batch it is in. Numbers the micro-batches in `precision` (noise
 // address). Error kUsage when there is no micro-batch or no target at all, and for more than
-// ops::kMaxMicroBatches.
+// ops::kMaxMicroBatches. `before_last` is called before the last micro-batch.
 AccumulatedLoss accumulate_gradients(const ModelLoss& loss,
                                      const std::vector<MicroBatch>& micro_batches,
-                                     nn::Precision& precision);
+                                     nn::Precision& precision,
+                                     const std::function<void()>& before_last = {});
 
 // Mean loss over the micro-batches without gradients; `targets` counts what it rests on.
 AccumulatedLoss evaluate(const ModelLoss& loss, const std::vector<MicroBatch>& micro_batches,

@@ -85,18 +85,20 @@ MemoryPlan plan_memory(const models::LlamaConfig& c, const nn::Precision& precis
     const auto q = static_cast<double>(c.heads * c.head_size());
     const auto layers = static_cast<double>(c.layers);
     const bool compact = precision.plan().fallback != "fp32";
-    const double attention_bytes = compact && has_bf16_dot() ? 2 : 4,
+    // q, k, v in BF16, or all four in FP32.
+    const double attention_bytes = compact && has_bf16_dot() ? 3 * 2 : 4 * 4,
                  swiglu_bytes = compact ? 2 : 4;
 
     MemoryPlan plan;
     plan.resident = resident_memory_bytes();
     plan.states = shape.states;
-    plan.gradients = 4.0 * static_cast<double>(models::parameter_count(c));
+    plan.gradients = 4.0 * (shape.in_backward ? static_cast<double>(c.vocab_size) * d
+                                              : static_cast<double>(models::parameter_count(c)));
     plan.packed_weights = weight_copies(precision);
 
     // The inputs of both norms, q, k, v and the output of attention, and the inputs of SwiGLU.
     const double elementwise =
-        layers * rows * (2 * 4 * d + 4 * attention_bytes * q + 2 * swiglu_bytes * ff);
+        layers * rows * (2 * 4 * d + attention_bytes * q + 2 * swiglu_bytes * ff);
     const double kept = elementwise + saved_inputs(precision, rows);
     plan.activations = shape.recompute ? layers * rows * 4 * d + kept / layers : kept;
     // The gradients of gate, up and their product, and of the residual stream.
@@ -110,8 +112,8 @@ MemoryPlan plan_memory(const models::LlamaConfig& c, const nn::Precision& precis
     const double g_rows = packed_bytes(head[Slot::kDgrad].a, group, vocabulary);
     const double g_columns = packed_bytes(head[Slot::kWgrad].a, vocabulary, group);
     // The second group adds its gradient to that of the first; its logits are gone by then.
-    plan.head = 4 * rows * d + (rows > group ? gradient : 0) +
-                std::max(logits + std::max(g_rows, g_columns), g_columns + gradient);
+    plan.head = 4 * rows * d + (rows > group ? gradient : 0) + std::max(logits, gradient) + g_rows +
+                g_columns;
     plan.scratch = kFirstStep;
     if (!head[Slot::kDgrad].a.is_fp32()) plan.scratch += panel_bytes(group, vocabulary, d);
     return plan;

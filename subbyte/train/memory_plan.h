@@ -28,6 +28,7 @@ struct MemoryPlan {
 struct MemoryShape {
     std::int64_t rows = 0;  // tokens of a micro-batch
     bool recompute = false;
+    bool in_backward = false;  // gradients are released one by one
     double states = 0;  // bytes of the optimizer's state that do not exist yet
 };
 

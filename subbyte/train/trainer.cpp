@@ -197,12 +197,23 @@ bool Trainer::Impl::step() {
     setup_.precision->step = static_cast<std::uint32_t>(iteration());
     const std::vector<MicroBatch> batches = data_.next_step();
     optimizer_->zero_grad();
-    const AccumulatedLoss loss = accumulate_gradients(model_loss(), batches, *setup_.precision);
-    if (setup_.snip && setup_.snip->due()) collect_statistics(batches, loss.mean);
-    if (setup_.snip) setup_.snip->note_loss(loss.mean);
     const double lr = schedule_.lr_at(optimizer_->steps());
-    optimizer_->set_lr(lr);
-    const optim::StepResult result = optimizer_->step();
+    const bool measure = setup_.snip && setup_.snip->due();
+    AccumulatedLoss loss;
+    optim::StepResult result;
+    if (config_.optim.in_backward && !measure) {  // a measurement needs all gradients at once
+        optimizer_->set_lr(lr);
+        loss = accumulate_gradients(model_loss(), batches, *setup_.precision,
+                                    [this] { optimizer_->start_step_in_backward(); });
+        if (setup_.snip) setup_.snip->note_loss(loss.mean);
+        result = optimizer_->finish_step_in_backward();
+    } else {
+        loss = accumulate_gradients(model_loss(), batches, *setup_.precision);
+        if (measure) collect_statistics(batches, loss.mean);
+        if (setup_.snip) setup_.snip->note_loss(loss.mean);
+        optimizer_->set_lr(lr);
+        result = optimizer_->step();
+    }
     optimizer_->zero_grad();
     consecutive_skips_ = result.applied ? 0 : consecutive_skips_ + 1;
     tokens_ += loss.targets;
@@ -324,6 +335,7 @@ RunStart Trainer::Impl::describe() {
         model_->config(), *setup_.precision,
         {.rows = config_.train.batch_size / config_.train.grad_accum * config_.train.seq_len,
          .recompute = config_.train.recompute,
+         .in_backward = config_.optim.in_backward,
          .states = std::max(0.0, states)});
     start.packed_bytes = memory.packed_weights;
     start.activation_bytes = memory.activations;

@@ -37,6 +37,17 @@ TEST_F(General, UnknownInstructionSetCapIsRefused) {
     expect_error(run("info", "SUBBYTE_MAX_ISA=sse9"), 2, "sse9");
 }
 
+TEST_F(General, VerboseGemmsSayWhatRanAndWhy) {
+    const std::string bench = "bench gemm --spec bf16 --shape 8,24,40 --seconds 0 --rounds 1";
+    const Call quiet = run(bench), verbose = run(bench, "SUBBYTE_VERBOSE=gemm");
+    EXPECT_EQ(quiet.err, "");
+    EXPECT_EQ(verbose.exit_code, 0);
+    EXPECT_NE(verbose.err.find("gemm 8 x 24 x 40, bf16 * bf16: "), std::string::npos)
+        << verbose.err;
+    EXPECT_NE(verbose.err.find(" ms; not avx512_vnni: "), std::string::npos) << verbose.err;
+    expect_error(run(bench, "SUBBYTE_VERBOSE=all"), 2, "SUBBYTE_VERBOSE is 'all'");
+}
+
 TEST_F(General, FullDiskIsReported) {
     expect_error(run("config schema", "", "/dev/full"), 3, "standard output");
 }

@@ -31,7 +31,8 @@ std::vector<std::string> all_specs() {
     std::vector<std::string> specs{"fp32", "bf16", "bf16:sr"};
     const std::vector<std::string> scales{"f32",       "e8m0/floor", "e8m0/ceil", "e8m0/rceil",
                                           "e8m0/even", "ue4m3",      "ue4m3+f32"};
-    for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2"}) {
+    for (const char* element :
+         {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2", "e3m4", "mxint8"}) {
         for (const char* tile : {"tensor", "row", "1x16", "1x32", "1x128", "16x16", "128x128",
                                  "1x5", "3x7", "2x2000"}) {
             for (const std::string& scale : scales) {
@@ -40,13 +41,35 @@ std::vector<std::string> all_specs() {
                 specs.push_back(base + ":sr");
             }
         }
-        for (const char* rest :
-             {":1x16:ue5m3+f32", ":1x16:ue5m3h+f32:sr", ":16x16:ue5m3", ":1x5:ue5m3h",
-              ":row:f32:sr8", ":1x32:e8m0/rceil:sr8", ":1x16:ue4m3+f32:guard:sr",
-              ":1x16:ue4m3:guard:sr8", ":1x32:e8m0/floor:guard:sr", ":3x7:ue5m3+f32:teb",
-              ":1x16:ue4m3+f32:rht16", ":1x16:ue4m3+f32:rht32fresh:sr", ":1x128:f32:rht64",
-              ":row:f32:rht128fresh:sr8", ":tensor:f32:rht16fresh", ":1x5:e8m0/even:rht32",
-              ":128x128:f32:rht128", ":1x32:e8m0/floor:rht16:guard:sr", ":2x2000:f32:rht64"}) {
+        for (const char* rest : {":1x16:ue5m3+f32",
+                                 ":1x16:ue5m3h+f32:sr",
+                                 ":16x16:ue5m3",
+                                 ":1x5:ue5m3h",
+                                 ":row:f32:sr8",
+                                 ":1x32:e8m0/rceil:sr8",
+                                 ":1x16:ue4m3+f32:guard:sr",
+                                 ":1x16:ue4m3:guard:sr8",
+                                 ":1x32:e8m0/floor:guard:sr",
+                                 ":3x7:ue5m3+f32:teb",
+                                 ":1x16:ue4m3+f32:rht16",
+                                 ":1x16:ue4m3+f32:rht32fresh:sr",
+                                 ":1x128:f32:rht64",
+                                 ":row:f32:rht128fresh:sr8",
+                                 ":tensor:f32:rht16fresh",
+                                 ":1x5:e8m0/even:rht32",
+                                 ":128x128:f32:rht128",
+                                 ":1x32:e8m0/floor:rht16:guard:sr",
+
+                                 ":2x2000:f32:rht64",
+                                 ":1x16:ue4m3+f32:away",
+                                 ":1x32:e8m0/rceil:away",
+                                 ":row:f32:away",
+                                 ":1x128:f32:zero",
+                                 ":1x32:e8m0/floor:zero",
+                                 ":1x32:e8m0/ceil:up",
+                                 ":tensor:f32:up",
+                                 ":1x16:ue5m3:down",
+                                 ":3x7:f32:down"}) {
             specs.push_back(std::string(element) + rest);
         }
     }
@@ -218,8 +241,10 @@ TEST(QuantizeKernels, QuotientsAreCorrectlyRounded) {
         x[static_cast<std::size_t>(r * cols)] = amax;
     }
     for (const std::string& kernel : vector_kernels()) {
-        for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2"}) {
-            for (const char* rest : {":row:f32", ":row:f32:sr"}) {
+        for (const char* element :
+             {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2", "e3m4", "mxint8"}) {
+            for (const char* rest : {":row:f32", ":row:f32:sr", ":row:f32:away", ":row:f32:zero",
+                                     ":row:f32:up", ":row:f32:down"}) {
                 expect_equal(contiguous(x, rows, cols), std::string(element) + rest, kernel,
                              "ties");
             }
@@ -306,7 +331,8 @@ TEST(QuantizeKernels, FlushToZeroOfTheCallerChangesNothing) {
 TEST(DequantizeKernels, EveryCodeDecodes) {
     for (const std::string& kernel : vector_kernels()) {
         const Forced forced(kernel);
-        for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2"}) {
+        for (const char* element :
+             {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2", "e3m4", "mxint8"}) {
             for (std::int64_t shift : {0, 1, 5}) {
                 const QuantSpec spec = parse_spec(std::string(element) + ":1x7:f32");
                 const std::int64_t cols = 256 + shift;

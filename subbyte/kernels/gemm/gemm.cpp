@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "subbyte/core/aligned_buffer.h"
+#include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
 #include "subbyte/core/parallel.h"
 #include "subbyte/formats/hadamard.h"
@@ -43,7 +44,11 @@ void run_decode_dense(const GemmProblem& p, const GemmOperands& operands) {
     thread_local AlignedBuffer<float> a_buffer, b_buffer;
     const float* const a = decoded(operands.a, p.a, p.m, p.k, a_buffer);
     const float* const b = decoded(operands.b, p.b, p.n, p.k, b_buffer);
-    dense_matmul()(p.m, p.n, p.k, a, b, operands.d);
+    if (!operands.add) return dense_matmul()(p.m, p.n, p.k, a, b, operands.d);
+    thread_local AlignedBuffer<float> product_buffer;
+    float* const product = product_buffer.reserve(static_cast<std::size_t>(p.m * p.n));
+    dense_matmul()(p.m, p.n, p.k, a, b, product);
+    for (std::int64_t i = 0; i < p.m * p.n; ++i) operands.d[i] += product[i];
 }
 
 void run_reference(const GemmProblem& p, const GemmOperands& operands) {
@@ -61,7 +66,9 @@ void run_reference(const GemmProblem& p, const GemmOperands& operands) {
                     sum +=
                         static_cast<double>(a[i * p.k + l]) * static_cast<double>(b[j * p.k + l]);
                 }
-                d[i * p.n + j] = static_cast<float>(sum);
+                const auto value = static_cast<float>(sum);
+                float& target = d[i * p.n + j];
+                target = operands.add ? target + value : value;
             }
         }
     });
@@ -172,16 +179,20 @@ GemmRun gemm(const GemmProblem& given, const GemmOperands& operands) {
     problem.equal_signs = equal_signs(given, operands);
     const GemmKernel& kernel = choose("gemm", kernels(), problem);
     const GemmRun run{kernel.name, is_native(kernel.name)};
+    const Stopwatch watch;
     if (problem.m > 0 && problem.n > 0) {
         if (problem.k > 0) {
             kernel.run(problem, operands);
-        } else {
+        } else if (!operands.add) {
             std::fill_n(operands.d, problem.m * problem.n, 0.0f);
         }
     }
     count_gemm(problem.a, problem.b, run,
                static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                    static_cast<double>(problem.k));
+    if (gemm_is_verbose()) {
+        log_gemm(operands.op, problem, run.kernel, explain_gemm(problem), watch.seconds());
+    }
     return run;
 }
 

@@ -22,6 +22,9 @@ struct GemmProblem {
 struct GemmOperands {
     formats::PackedView a, b;
     float* d = nullptr;
+    std::string_view op = "gemm";  // what the log calls it
+    int repeats = 1;   // of the multiplication of packed panels: how long it takes alone (bench)
+    bool add = false;  // D += A * B^T: the bits of a product beside D that is added to it
 };
 
 // Dense float32 D = A * B^T on decoded operands, handed in by the layer above (LibTorch's matmul).
@@ -49,7 +52,8 @@ struct GemmRun {
 // columns, else K / 64, K / 32 or K / 16; other tiles are refused. What a tile scale that is not
 // finite touches is not finite. The order of summation is fixed: the same bits for any number of
 // threads.
-// Each run is counted in gemm_report(). Error kUsage for negative sizes or missing pointers.
+// Each run is counted in gemm_report(), and logged with SUBBYTE_VERBOSE=gemm. Error kUsage for
+// negative sizes or missing pointers.
 GemmRun gemm(const GemmProblem& problem, const GemmOperands& operands);
 
 std::vector<Candidate> explain_gemm(const GemmProblem& problem);

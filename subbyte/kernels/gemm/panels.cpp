@@ -3,7 +3,9 @@
 #include "subbyte/kernels/gemm/panels.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "subbyte/core/aligned_buffer.h"
 #include "subbyte/core/parallel.h"
@@ -18,8 +20,8 @@ using formats::TileGrid;
 
 constexpr std::int64_t kColumnBytes = 560 << 10;  // of a block of B panels: stays in L2
 constexpr std::int64_t kScratchBytes = 64 << 20;  // of panels of one side at a time
-constexpr std::int64_t kPackGrain = 1 << 14;      // codes that are worth a task
-constexpr std::int64_t kTileGrain = 1 << 20;      // multiply-adds that are worth a task
+constexpr std::int64_t kPackCodes = 1 << 14;      // of a task of packing
+constexpr std::int64_t kThreadWork = 1 << 21;     // multiply-adds that are worth a thread
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -57,13 +59,14 @@ public:
           count_(divide_up(rows, side.rows)),
           chunks_(divide_up(k, kChunk)),
           bytes_(chunks_ * kChunk * kernel.carrier_bytes * side.rows),
-          step_(std::clamp<std::int64_t>(kScratchBytes / bytes_, 1, count_)) {}
+          step_(std::clamp<std::int64_t>(kScratchBytes / bytes_, 1, count_)),
+          group_(std::max<std::int64_t>(1, kPackCodes / (k * side.rows))) {}
 
     std::int64_t count() const { return count_; }
     std::int64_t step() const { return step_; }
 
-    // The panels [first, first + step), what there is of them. Overwrites the ones before.
-    Panels pack(std::int64_t first) const {
+    // Room for the panels [first, first + step), what there is of them. Overwrites the ones before.
+    Panels place(std::int64_t first) const {
         Panels panels{};
         panels.first = first;
         panels.count = std::min(step_, count_ - first);
@@ -76,17 +79,20 @@ public:
         panels.data = scratch_.data.reserve(total(panels.bytes));
         panels.scales = scratch_.scales.reserve(total(panels.blocks));
         if (side_.sums) panels.sums = scratch_.sums.reserve(total(panels.blocks));
-        const std::int64_t grain = std::max<std::int64_t>(1, kPackGrain / (source_.k * side_.rows));
-        parallel_for(panels.count, grain, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t p = begin; p < end; ++p) {
-                const std::int64_t row = (first + p) * side_.rows;
-                side_.pack(source_, row, block_, panels.data + p * panels.bytes,
-                           side_.sums ? panels.sums + p * panels.blocks : nullptr);
-                scales_.expand(row, source_.rows_from(row, side_.rows), side_.rows,
-                               panels.scales + p * panels.blocks);
-            }
-        });
         return panels;
+    }
+
+    // Packing is cut into tasks of some panels each.
+    std::int64_t tasks(const Panels& panels) const { return divide_up(panels.count, group_); }
+    void run_task(const Panels& panels, std::int64_t task) const {
+        const std::int64_t end = std::min(panels.count, (task + 1) * group_);
+        for (std::int64_t p = task * group_; p < end; ++p) {
+            const std::int64_t row = (panels.first + p) * side_.rows;
+            side_.pack(source_, row, block_, panels.data + p * panels.bytes,
+                       side_.sums ? panels.sums + p * panels.blocks : nullptr);
+            scales_.expand(row, source_.rows_from(row, side_.rows), side_.rows,
+                           panels.scales + p * panels.blocks);
+        }
     }
 
 private:
@@ -99,6 +105,7 @@ private:
     std::int64_t count_, chunks_;
     std::int64_t bytes_;  // of one panel
     std::int64_t step_;
+    std::int64_t group_;  // panels per task
 };
 
 // Chunks of K per pass, about even.
@@ -109,14 +116,15 @@ std::int64_t slice_chunks(const PanelKernel& kernel, std::int64_t chunks) {
 class TileLoop {
 public:
     TileLoop(const PanelKernel& kernel, const PanelOptions& options, const GemmProblem& problem,
-             const Panels& a, const Panels& b, float* d)
+             const Panels& a, const Panels& b, const GemmOperands& operands)
         : kernel_(kernel),
           factor_(options.factor),
           multiply_(options.powers ? kernel.multiply_powers : kernel.multiply),
           problem_(problem),
           a_(a),
           b_(b),
-          d_(d),
+          d_(operands.d),
+          add_(operands.add),
           slice_(slice_chunks(kernel, a.chunks)) {
         const std::int64_t chunk_bytes =
             kChunk * kernel.carrier_bytes + (kernel.b.sums ? 8 : 4) * kChunk / kernel.block;
@@ -125,70 +133,91 @@ public:
         // Tasks side by side share a block of columns. Where K is cut each task reads it anew, and
         // long tasks pay; at least eight keep several threads busy.
         const std::int64_t column_tasks = divide_up(b.count, column_panels_);
-        row_panels_ =
-            slice_ == a.chunks ? 4 : std::clamp<std::int64_t>(a.count * column_tasks / 8, 8, 64);
+        const std::int64_t most =
+            slice_ == a.chunks ? 4 : std::clamp<std::int64_t>(a.count * column_tasks / 16, 8, 64);
+        row_tasks_ = divide_up(a.count, most);
+        row_panels_ = divide_up(a.count, row_tasks_);
+        tasks_ = row_tasks_ * column_tasks;
     }
 
-    void run() const {
-        const std::int64_t row_tasks = divide_up(a_.count, row_panels_);
-        const std::int64_t tasks = row_tasks * divide_up(b_.count, column_panels_);
-        const std::int64_t work =
-            row_panels_ * column_panels_ * kernel_.a.rows * kernel_.b.rows * problem_.k;
-        const std::int64_t grain = std::max<std::int64_t>(1, kTileGrain / work);
-        parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t t = begin; t < end; ++t) {
-                task(t % row_tasks * row_panels_, t / row_tasks * column_panels_);
+    std::int64_t tasks() const { return tasks_; }
+
+    void run_task(std::int64_t task) const {
+        const std::int64_t row = task % row_tasks_ * row_panels_;
+        const std::int64_t column = task / row_tasks_ * column_panels_;
+        const std::int64_t row_end = std::min(a_.count, row + row_panels_);
+        const std::int64_t column_end = std::min(b_.count, column + column_panels_);
+        const auto for_panels = [&](auto body) {
+            for (std::int64_t i = row; i < row_end; ++i) {
+                for (std::int64_t j = column; j < column_end; ++j) body(i, j);
             }
-        });
+        };
+        if (add_) return for_panels([&](std::int64_t i, std::int64_t j) { add_tile(i, j); });
+        for (std::int64_t chunk = 0; chunk < a_.chunks; chunk += slice_) {
+            for_panels([&](std::int64_t i, std::int64_t j) { store_tile(i, j, chunk); });
+        }
     }
 
 private:
-    void task(std::int64_t row, std::int64_t column) const {
-        const std::int64_t row_end = std::min(a_.count, row + row_panels_);
-        const std::int64_t column_end = std::min(b_.count, column + column_panels_);
-        for (std::int64_t chunk = 0; chunk < a_.chunks; chunk += slice_) {
-            for (std::int64_t i = row; i < row_end; ++i) {
-                for (std::int64_t j = column; j < column_end; ++j) tile(i, j, chunk);
-            }
-        }
+    // One tile of D, or as much of it as there is.
+    struct Place {
+        float* d;
+        std::int64_t rows, cols;
+    };
+    Place place(std::int64_t i, std::int64_t j) const {
+        const std::int64_t row = (a_.first + i) * kernel_.a.rows;
+        const std::int64_t col = (b_.first + j) * kernel_.b.rows;
+        return {d_ + row * problem_.n + col,
+                std::min<std::int64_t>(kernel_.a.rows, problem_.m - row),
+                std::min<std::int64_t>(kernel_.b.rows, problem_.n - col)};
     }
 
-    void tile(std::int64_t i, std::int64_t j, std::int64_t chunk) const {
+    // The product over one slice of K, added to what `d` holds from the slices before.
+    void multiply(std::int64_t i, std::int64_t j, std::int64_t chunk, float* d,
+                  std::int64_t d_stride) const {
         const int tile_rows = kernel_.a.rows, tile_cols = kernel_.b.rows;
         const std::int64_t block = chunk * (kChunk / kernel_.block);
         const std::int64_t k = chunk * kChunk;
-        const std::int64_t rows =
-            std::min<std::int64_t>(tile_rows, problem_.m - (a_.first + i) * tile_rows);
-        const std::int64_t cols =
-            std::min<std::int64_t>(tile_cols, problem_.n - (b_.first + j) * tile_cols);
-        float* const d = d_ + (a_.first + i) * tile_rows * problem_.n + (b_.first + j) * tile_cols;
         const bool last = chunk + slice_ >= a_.chunks;
-        TileArgs args{a_.data + i * a_.bytes + k * kernel_.carrier_bytes * tile_rows,
-                      b_.data + j * b_.bytes + k * kernel_.carrier_bytes * tile_cols,
-                      a_.scales + i * a_.blocks + block * tile_rows,
-                      b_.scales + j * b_.blocks + block * tile_cols,
-                      a_.sums == nullptr ? nullptr : a_.sums + i * a_.blocks + block * tile_rows,
-                      b_.sums == nullptr ? nullptr : b_.sums + j * b_.blocks + block * tile_cols,
-                      last ? problem_.k - k : slice_ * kChunk,
-                      d,
-                      problem_.n,
-                      chunk > 0,
-                      last ? factor_ : 1.0f};
-        if (rows == tile_rows && cols == tile_cols) {
-            multiply_(args);
-            return;
+        multiply_({a_.data + i * a_.bytes + k * kernel_.carrier_bytes * tile_rows,
+                   b_.data + j * b_.bytes + k * kernel_.carrier_bytes * tile_cols,
+                   a_.scales + i * a_.blocks + block * tile_rows,
+                   b_.scales + j * b_.blocks + block * tile_cols,
+                   a_.sums == nullptr ? nullptr : a_.sums + i * a_.blocks + block * tile_rows,
+                   b_.sums == nullptr ? nullptr : b_.sums + j * b_.blocks + block * tile_cols,
+                   last ? problem_.k - k : slice_ * kChunk, d, d_stride, chunk > 0,
+                   last ? factor_ : 1.0f});
+    }
+
+    void store_tile(std::int64_t i, std::int64_t j, std::int64_t chunk) const {
+        const int tile_cols = kernel_.b.rows;
+        const Place p = place(i, j);
+        if (p.rows == kernel_.a.rows && p.cols == tile_cols) {
+            return multiply(i, j, chunk, p.d, problem_.n);
         }
         // Part of a tile: beside D, then copied.
         alignas(64) float whole[kMostTile] = {};
-        const auto bytes = static_cast<std::size_t>(cols) * sizeof(float);
-        args.d = whole;
-        args.d_stride = tile_cols;
-        for (std::int64_t r = 0; args.accumulate && r < rows; ++r) {
-            std::memcpy(whole + r * tile_cols, d + r * problem_.n, bytes);
+        const auto bytes = static_cast<std::size_t>(p.cols) * sizeof(float);
+        for (std::int64_t r = 0; chunk > 0 && r < p.rows; ++r) {
+            std::memcpy(whole + r * tile_cols, p.d + r * problem_.n, bytes);
         }
-        multiply_(args);
-        for (std::int64_t r = 0; r < rows; ++r) {
-            std::memcpy(d + r * problem_.n, whole + r * tile_cols, bytes);
+        multiply(i, j, chunk, whole, tile_cols);
+        for (std::int64_t r = 0; r < p.rows; ++r) {
+            std::memcpy(p.d + r * problem_.n, whole + r * tile_cols, bytes);
+        }
+    }
+
+    // All slices beside D, then added.
+    void add_tile(std::int64_t i, std::int64_t j) const {
+        alignas(64) float whole[kMostTile];
+        for (std::int64_t chunk = 0; chunk < a_.chunks; chunk += slice_) {
+            multiply(i, j, chunk, whole, kernel_.b.rows);
+        }
+        const Place p = place(i, j);
+        for (std::int64_t r = 0; r < p.rows; ++r) {
+            float* const d = p.d + r * problem_.n;
+            const float* const sum = whole + r * kernel_.b.rows;
+            for (std::int64_t c = 0; c < p.cols; ++c) d[c] += sum[c];
         }
     }
 
@@ -199,9 +228,46 @@ private:
     const GemmProblem& problem_;
     const Panels &a_, &b_;
     float* d_;
+    bool add_;
     std::int64_t slice_;  // chunks
     std::int64_t column_panels_ = 0, row_panels_ = 0;
+    std::int64_t row_tasks_ = 0, tasks_ = 0;
 };
+
+// Packs the panels that `packs` names and multiplies, in one parallel region: whoever is free takes
+// the next task. The tasks of packing come first; when one of the others is taken, all packing is
+// in the hands of threads that are at work, and waiting for it ends.
+struct Packing {
+    const Packer& packer;
+    const Panels& panels;
+    std::int64_t tasks = packer.tasks(panels);
+};
+
+void run_tasks(std::initializer_list<Packing> packing, const TileLoop& tiles, std::int64_t work,
+               int repeats) {
+    std::int64_t packs = 0;
+    for (const Packing& p : packing) packs += p.tasks;
+    const auto pack = [&](std::int64_t task) {
+        for (const Packing& p : packing) {
+            if (task < p.tasks) return p.packer.run_task(p.panels, task);
+            task -= p.tasks;
+        }
+    };
+    const std::int64_t total = packs + tiles.tasks();
+    const std::int64_t threads = std::clamp<std::int64_t>(work / kThreadWork, 1, total);
+    std::atomic<std::int64_t> next{0}, packed{0};
+    parallel_for(threads, 1, [&](std::int64_t, std::int64_t) {
+        for (std::int64_t t = next++; t < total; t = next++) {
+            if (t < packs) {
+                pack(t);
+                ++packed;
+                continue;
+            }
+            while (packed != packs) std::this_thread::yield();
+            for (int i = 0; i < repeats; ++i) tiles.run_task(t - packs);
+        }
+    });
+}
 
 }  // namespace
 
@@ -220,10 +286,15 @@ void run_panels(const PanelKernel& kernel, const PanelOptions& options, const Ge
                           b_scratch);
     Panels a{};
     for (std::int64_t j = 0; j < b_packer.count(); j += b_packer.step()) {
-        const Panels b = b_packer.pack(j);
+        const Panels b = b_packer.place(j);
         for (std::int64_t i = 0; i < a_packer.count(); i += a_packer.step()) {
-            if (a.count == 0 || a.first != i) a = a_packer.pack(i);
-            TileLoop(kernel, options, problem, a, b, operands.d).run();
+            const bool fresh_a = a.count == 0 || a.first != i;
+            if (fresh_a) a = a_packer.place(i);
+            const TileLoop tiles(kernel, options, problem, a, b, operands);
+            const std::int64_t work = a.count * kernel.a.rows * b.count * kernel.b.rows * problem.k;
+            run_tasks({{b_packer, b, i == 0 ? b_packer.tasks(b) : 0},
+                       {a_packer, a, fresh_a ? a_packer.tasks(a) : 0}},
+                      tiles, work, operands.repeats);
         }
     }
 }

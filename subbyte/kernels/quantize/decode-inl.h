@@ -17,7 +17,9 @@ namespace {
 template <class E>
 inline F decode_bytes(const std::uint8_t* codes) {
     if constexpr (E::kInteger) {
-        return int8_to_float(codes);
+        const F integer = int8_to_float(codes);
+        if constexpr (E::kUnit == 1.0f) return integer;
+        return mul(integer, set(E::kUnit));
     } else if constexpr (E::kBits == 6) {
         // Shifted under fp16's exponent, the number times 2^(kBias - 15).
         const Half pairs = load_byte_pairs(codes);
@@ -28,6 +30,15 @@ inline F decode_bytes(const std::uint8_t* codes) {
     } else if constexpr (E::kMantissa == 2) {
         return half_to_float(
             half_shift_left<8>(load_byte_pairs(codes)));  // e5m2: upper half of fp16
+    } else if constexpr (E::kMantissa == 4) {
+        // e3m4 two bits lower in fp16 is the number times 2^-12; the top exponent stays on top.
+        const Half pairs = load_byte_pairs(codes);
+        const Half low = half_and(pairs, half_set(0x7F));
+        const Half sign = half_shift_left<8>(half_and(pairs, half_set(0x80)));
+        const Half special =
+            half_and(half_equal(half_and(low, half_set(0x70)), half_set(0x70)), half_set(0x7C00));
+        const Half half = half_or(half_or(sign, special), half_shift_left<6>(low));
+        return mul(half_to_float(half), set(4096.0f));
     } else {
         // e4m3 one bit lower in fp16 is the number times 2^-8; code 7f alone is NaN.
         const Half pairs = load_byte_pairs(codes);

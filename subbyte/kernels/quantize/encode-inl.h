@@ -25,6 +25,7 @@ inline I encode_magnitude(F y, I x, I noise) {
     constexpr std::uint32_t kNoiseMask = (1u << kNoise) - 1;
     y = min(y, set(E::kMax));
     if constexpr (E::kInteger) {
+        if constexpr (E::kUnit != 1.0f) y = mul(y, set(1.0f / E::kUnit));
         I code;
         if constexpr (kNoise > 0) {
             const I w = bits(add(y, set(static_cast<float>(1 << (23 - kNoise)))));
@@ -61,6 +62,61 @@ inline I encode_magnitude(F y, I x, I noise) {
     }
 }
 
+// The roundings that encode_row() is compiled for: nearest (ties to even), stochastic with 16 or 8
+// bits of noise, and those that move the nearest neighbour by comparing it with y.
+enum class Round { kNearest, kNoise16, kNoise8, kAway, kZero, kUp, kDown };
+
+constexpr int noise_bits(Round round) {
+    return round == Round::kNoise16 ? 16 : round == Round::kNoise8 ? 8 : 0;
+}
+
+// encode_magnitude() for a rounding of the last kind. The nearest neighbour is as there a float
+// addition; what it is too large or too small by is exact.
+template <class E, Round kRound>
+inline I encode_moved(F y, I x) {
+    y = min(y, set(E::kMax));
+    constexpr bool kFloat = !E::kInteger;
+    F half_step;
+    I m;
+    if constexpr (kFloat) {
+        constexpr int kShift = 23 - E::kMantissa;
+        constexpr std::uint32_t kMask = (1u << (E::kBits - 1)) - 1;
+        constexpr std::uint32_t kOffset = ((E::kBias - 128u - kShift) << E::kMantissa) & kMask;
+        constexpr float kSmallestNormal = 1.0f / static_cast<float>(1 << (E::kBias - 1));
+        const I exponent = and_(bits(max(y, set(kSmallestNormal))), set(kInfinity));
+        m = add(exponent, set((static_cast<std::uint32_t>(kShift) << 23) + kOffset));
+        half_step = floats(sub(exponent, set((E::kMantissa + 1u) << 23)));
+    } else {
+        if constexpr (E::kUnit != 1.0f) y = mul(y, set(1.0f / E::kUnit));
+        m = bits(set(0x1p23f));
+        half_step = set(0.5f);
+    }
+    const F one = set(1.0f);
+    I w = bits(add(y, floats(m)));
+    const F nearest = neg_mul_add(floats(m), one, floats(w));
+    const I above = greater(bits(nearest), bits(y)), below = greater(bits(y), bits(nearest));
+    const I negative = sign_mask(x);  // above, below and negative are 0 or -1
+    if constexpr (kRound == Round::kAway) {
+        const F missing = neg_mul_add(nearest, one, y);
+        w = sub(w, equal(bits(missing), bits(half_step)));
+    } else if constexpr (kRound == Round::kZero) {
+        w = add(w, above);
+    } else {
+        const I inwards = kRound == Round::kUp ? negative : xor_(negative, set(0xFFFFFFFFu));
+        w = add(w, merge(inwards, above, sub(set(0u), below)));
+    }
+    if constexpr (kFloat) {
+        constexpr int kShift = 23 - E::kMantissa;
+        constexpr std::uint32_t kMask = (1u << (E::kBits - 1)) - 1;
+        const I code = add(w, shift_right<kShift>(w));
+        return and_(merge(set(kMask), code, shift_right<32 - E::kBits>(x)),
+                    set((1u << E::kBits) - 1));
+    } else {
+        const I code = and_(w, set(0x7Fu));
+        return and_(sub(xor_(code, negative), negative), set((1u << E::kBits) - 1));
+    }
+}
+
 // |x| scaled as the tile wants it.
 //
 // kDivideByReciprocal is the correctly rounded a / s: r + r_low is 1 / s to twice the precision, so
@@ -88,14 +144,19 @@ inline I noise_lanes(const std::uint16_t* words) {
     return shift_right<16 - kNoise>(load_words(words));
 }
 
-template <class E, int kNoise, Scaling kScaling>
+template <class E, Round kRound, Scaling kScaling>
 inline void encode_tile(const float* x, std::int64_t count, const TileFactors& tiles,
                         std::int64_t tile, const std::uint16_t* noise, std::uint8_t* codes) {
     const I magnitude = set(kMagnitude);
     const auto encode = [&](F value, const std::uint16_t* words) {
         const I b = bits(value);
         const F y = scale_magnitude<kScaling>(floats(and_(b, magnitude)), tiles, tile);
-        return encode_magnitude<E, kNoise>(y, b, noise_lanes<kNoise>(words));
+        if constexpr (kRound < Round::kAway) {
+            constexpr int kNoise = noise_bits(kRound);
+            return encode_magnitude<E, kNoise>(y, b, noise_lanes<kNoise>(words));
+        } else {
+            return encode_moved<E, kRound>(y, b);
+        }
     };
     std::int64_t c = 0;
 #pragma GCC unroll 4
@@ -107,13 +168,14 @@ inline void encode_tile(const float* x, std::int64_t count, const TileFactors& t
     }
 }
 
-template <class E, int kNoise>
+template <class E, Round kRound>
 void encode_row(const float* x, const RowSpan& span, const TileFactors& tiles,
                 const std::uint16_t* noise, std::uint8_t* codes) {
     for_tiles(span, [&](std::int64_t tile, std::int64_t begin, std::int64_t end) {
         const auto encode = [&]<Scaling kScaling>() {
-            encode_tile<E, kNoise, kScaling>(x + begin, end - begin, tiles, tile,
-                                             kNoise > 0 ? noise + begin : nullptr, codes + begin);
+            encode_tile<E, kRound, kScaling>(x + begin, end - begin, tiles, tile,
+                                             noise_bits(kRound) > 0 ? noise + begin : nullptr,
+                                             codes + begin);
         };
         switch (tiles.scaling[tile]) {
             case Scaling::kZero:
@@ -125,7 +187,9 @@ void encode_row(const float* x, const RowSpan& span, const TileFactors& tiles,
                 break;
             case Scaling::kDivide: encode.template operator()<Scaling::kDivide>(); break;
             case Scaling::kDivideByReciprocal:
-                encode.template operator()<Scaling::kDivideByReciprocal>();
+                // Up and down see the smallest quotient, which the other way may lose.
+                encode.template operator()<(kRound >= Round::kUp ? Scaling::kDivide
+                                                                 : Scaling::kDivideByReciprocal)>();
                 break;
         }
     });

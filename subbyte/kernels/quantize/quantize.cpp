@@ -36,19 +36,16 @@ Refusal vector_refusal(const QuantSpec& spec) {
     };
     if (!spec.is_scaled()) return {};
     if (element_index(*spec.element) < 0) return only_reference(spec.element->name);
-    const bool stochastic =
-        spec.stochastic() && (spec.noise_bits == formats::kMostNoiseBits || spec.noise_bits == 8);
-    if (spec.rounding != formats::Rounding::kNearestEven && !stochastic) {
-        return only_reference("this rounding");
-    }
+    if (rounding_index(spec) < 0) return only_reference("this rounding");
     if (spec.order != formats::ScaleOrder::kStandard && spec.order != formats::ScaleOrder::kTeB) {
         return only_reference("this order of operations");
     }
     const bool block = spec.tile.kind == formats::Tile::Kind::kBlock;
+    const bool moved = rounding_index(spec) > 2;
     const bool looks_twice = spec.four_over_six != formats::FourOverSix::kOff || spec.ms_eden;
-    if (looks_twice && (!block || spec.tile.rows * spec.tile.cols > kMostLookedAt ||
+    if (looks_twice && (moved || !block || spec.tile.rows * spec.tile.cols > kMostLookedAt ||
                         spec.level_tile != formats::Tile::tensor())) {
-        return only_reference("4over6 or mseden with such tiles");
+        return only_reference("4over6 or mseden with such tiles or rounding");
     }
     return {};
 }
@@ -60,7 +57,7 @@ constexpr auto refuse_quantize = [](const QuantizeProblem& p) { return vector_re
 template <const RowOps& (*kOps)()>
 void quantize_with(const MatrixView& source, const QuantSpec& spec, const NoiseAddress& noise,
                    const PackedView& packed) {
-    quantize_tiled(kOps(), source, spec, noise, packed);
+    quantize_tiled(kOps(), source, {spec, noise, packed});
 }
 
 template <const RowOps& (*kOps)()>
@@ -118,6 +115,21 @@ void quantize(const MatrixView& source, const QuantSpec& spec, const NoiseAddres
     check("quantize", spec, source.rows, source.cols, packed, source.data);
     const QuantizeProblem problem{spec, source.col_stride != 1};
     choose("quantize", quantize_kernels(), problem).run(source, spec, noise, packed);
+}
+
+void quantize_both(const MatrixView& source, const QuantizeTarget& rows,
+                   const QuantizeTarget& columns) {
+    const MatrixView turned = transposed(source);
+    check("quantize", rows.spec, source.rows, source.cols, rows.packed, source.data);
+    check("quantize", columns.spec, turned.rows, turned.cols, columns.packed, source.data);
+    const auto& a = choose("quantize", quantize_kernels(), {rows.spec, source.col_stride != 1});
+    const auto& b = choose("quantize", quantize_kernels(), {columns.spec, turned.col_stride != 1});
+    if (&a == &b && a.isa != Isa::kReference) {
+        const RowOps& ops = a.isa == Isa::kAvx512 ? avx512_row_ops() : avx2_row_ops();
+        return quantize_both_tiled(ops, source, rows, columns);
+    }
+    a.run(source, rows.spec, rows.noise, rows.packed);
+    b.run(turned, columns.spec, columns.noise, columns.packed);
 }
 
 void dequantize(const PackedView& packed, const QuantSpec& spec, std::int64_t rows,

@@ -16,6 +16,22 @@ namespace subbyte::kernels {
 void quantize(const formats::MatrixView& source, const formats::QuantSpec& spec,
               const NoiseAddress& noise, const formats::PackedView& packed);
 
+// A packed copy to be made of a matrix.
+struct QuantizeTarget {
+    formats::QuantSpec spec;
+    NoiseAddress noise;
+    formats::PackedView packed;
+};
+
+// What a matrix is in two GEMMs that contract it along different axes: `rows` becomes a copy of the
+// matrix, `columns` one of its transpose. One pass over the source; the bits and errors of two
+// calls of quantize().
+void quantize_both(const formats::MatrixView& source, const QuantizeTarget& rows,
+                   const QuantizeTarget& columns);
+inline formats::MatrixView transposed(const formats::MatrixView& m) {
+    return {m.data, m.cols, m.rows, m.col_stride, m.row_stride};
+}
+
 // Same for the inverse. `out` is rows x cols, contiguous.
 void dequantize(const formats::PackedView& packed, const formats::QuantSpec& spec,
                 std::int64_t rows, std::int64_t cols, float* out);

@@ -15,24 +15,26 @@
 namespace subbyte::kernels {
 namespace {
 
+template <class E>
+constexpr RowOps::Encodes kEncodes{
+    encode_row<E, Round::kNearest>, encode_row<E, Round::kNoise16>, encode_row<E, Round::kNoise8>,
+    encode_row<E, Round::kAway>,    encode_row<E, Round::kZero>,    encode_row<E, Round::kUp>,
+    encode_row<E, Round::kDown>,
+};
+
 constexpr RowOps kRowOps{
     amax_row,
     amax_columns,
     scale_tiles,
-    {{encode_row<E4m3, 0>, encode_row<E4m3, 16>, encode_row<E4m3, 8>},
-     {encode_row<E5m2, 0>, encode_row<E5m2, 16>, encode_row<E5m2, 8>},
-     {encode_row<E2m1, 0>, encode_row<E2m1, 16>, encode_row<E2m1, 8>},
-     {encode_row<Int8, 0>, encode_row<Int8, 16>, encode_row<Int8, 8>},
-     {encode_row<Int4, 0>, encode_row<Int4, 16>, encode_row<Int4, 8>},
-     {encode_row<E2m3, 0>, encode_row<E2m3, 16>, encode_row<E2m3, 8>},
-     {encode_row<E3m2, 0>, encode_row<E3m2, 16>, encode_row<E3m2, 8>}},
+    {kEncodes<E4m3>, kEncodes<E5m2>, kEncodes<E2m1>, kEncodes<Int8>, kEncodes<Int4>, kEncodes<E2m3>,
+     kEncodes<E3m2>, kEncodes<E3m4>, kEncodes<MxInt8>},
     pack_nibbles_row,
     encode_bf16_row,
     noise_row,
     transpose_rows,
     rotate_columns,
     {decode_row<E4m3>, decode_row<E5m2>, decode_row<E2m1>, decode_row<Int8>, decode_row<Int4>,
-     decode_row<E2m3>, decode_row<E3m2>},
+     decode_row<E2m3>, decode_row<E3m2>, decode_row<E3m4>, decode_row<MxInt8>},
     decode_bf16_row,
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "subbyte/core/philox.h"
@@ -82,11 +83,12 @@ struct RowOps {
     void (*scales)(const ScaleProblem& problem, const std::uint32_t* amax, std::int64_t count,
                    const TileFactors& tiles);
 
-    // One code per byte, by element format (element_index) and rounding: nearest, stochastic with
-    // 16 bits, stochastic with 8 bits (of one noise word per element).
+    // One code per byte, by element format (element_index) and rounding (rounding_index). Noise:
+    // one word per element.
     using Encode = void (*)(const float* x, const RowSpan& span, const TileFactors& tiles,
                             const std::uint16_t* noise, std::uint8_t* codes);
-    Encode encode[7][3];
+    using Encodes = std::array<Encode, 7>;
+    std::array<Encodes, 9> encode;
 
     // Bytes with one 4-bit code each to two codes per byte, first one low. Of an odd count the last
     // high nibble is 0.
@@ -113,14 +115,18 @@ struct RowOps {
     // one per byte.
     using Decode = void (*)(const std::uint8_t* row, const RowSpan& span, const float* scales,
                             float global, float* out);
-    Decode decode[7];
+    Decode decode[9];
 
     void (*decode_bf16)(const std::uint8_t* codes, std::int64_t count, float* out);
 };
 
 // Place of a scaled element format in RowOps::encode and RowOps::decode: e4m3, e5m2, e2m1, int8,
-// int4, e2m3, e3m2; -1 for the elements that only the reference knows.
+// int4, e2m3, e3m2, e3m4, mxint8; -1 for the elements that only the reference knows.
 int element_index(const formats::ElementFormat& element);
+
+// Place of a rounding in RowOps::encode: nearest even, stochastic with 16 bits and with 8, nearest
+// with ties away from zero, toward zero, up, down; -1 for those that only the reference knows.
+int rounding_index(const formats::QuantSpec& spec);
 
 const RowOps& avx2_row_ops();
 const RowOps& avx512_row_ops();

@@ -26,6 +26,11 @@ struct E5m2 {
     static constexpr int kBits = 8, kMantissa = 2, kBias = 15;
     static constexpr float kMax = 57344.0f;
 };
+struct E3m4 {  // top exponent: Inf and NaN
+    static constexpr bool kInteger = false;
+    static constexpr int kBits = 8, kMantissa = 4, kBias = 3;
+    static constexpr float kMax = 15.5f;
+};
 struct E2m3 {
     static constexpr bool kInteger = false;
     static constexpr int kBits = 6, kMantissa = 3, kBias = 1;
@@ -46,12 +51,17 @@ struct E2m1 {
 struct Int8 {
     static constexpr bool kInteger = true;
     static constexpr int kBits = 8;
-    static constexpr float kMax = 127.0f;
+    static constexpr float kMax = 127.0f, kUnit = 1.0f;
+};
+struct MxInt8 {  // counts in 1/64
+    static constexpr bool kInteger = true;
+    static constexpr int kBits = 8;
+    static constexpr float kMax = 127.0f / 64, kUnit = 1.0f / 64;
 };
 struct Int4 {
     static constexpr bool kInteger = true;
     static constexpr int kBits = 4;
-    static constexpr float kMax = 7.0f;
+    static constexpr float kMax = 7.0f, kUnit = 1.0f;
     static constexpr float kValues[16] = {0.0f,  1.0f,  2.0f,  3.0f,  4.0f,  5.0f,  6.0f,  7.0f,
                                           -8.0f, -7.0f, -6.0f, -5.0f, -4.0f, -3.0f, -2.0f, -1.0f};
 };

@@ -34,7 +34,10 @@ ScaleProblem scale_problem(const QuantSpec& spec) {
 bool is_rare(const QuantSpec& spec) {
     switch (spec.scale) {
         case ScaleFormat::kNone: return false;
-        case ScaleFormat::kE8m0: return spec.second_level || spec.rule == ScaleRule::kNearest;
+        case ScaleFormat::kE8m0:
+            // With a small element the reciprocal of the largest scale is subnormal.
+            return spec.second_level || spec.rule == ScaleRule::kNearest ||
+                   spec.element->emax() < 2;
         case ScaleFormat::kFp32: return spec.second_level || spec.rule != ScaleRule::kDefault;
         default: return spec.rule != ScaleRule::kDefault;
     }
@@ -110,6 +113,10 @@ void TileScaler::scale(const std::uint32_t* amax, std::int64_t row, std::int64_t
         tiles.scaling[i] = !tile.finite ? Scaling::kZero
                            : multiplies ? Scaling::kMultiply
                                         : Scaling::kDivide;
+        if (tile.finite && problem_.three_quarters) {
+            tiles.reciprocal[i] = 1.0f / tile.factor;  // a power of two
+            tiles.scaling[i] = Scaling::kMultiplyThreeQuarters;
+        }
     }
 }
 

@@ -3,448 +3,36 @@
 #include "subbyte/kernels/quantize/tiled.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <cstring>
+#include <initializer_list>
 #include <numeric>
 #include <vector>
 
-#include "subbyte/core/aligned_buffer.h"
 #include "subbyte/core/float_mode.h"
 #include "subbyte/core/parallel.h"
-#include "subbyte/formats/float_bits.h"
-#include "subbyte/kernels/quantize/six_bits.h"
-#include "subbyte/kernels/quantize/tile_scaler.h"
+#include "subbyte/kernels/quantize/quantizer-inl.h"
 
 namespace subbyte::kernels {
-namespace {
-
-using formats::MatrixView;
-using formats::PackedView;
-using formats::QuantSpec;
-using formats::ScaleFormat;
-using formats::TileGrid;
-
-constexpr std::int64_t kChunkColumns = 1024;        // of a row: values, codes and noise stay in L1
-constexpr std::int64_t kChunkElements = 32 * 1024;  // of several rows: values stay in L2
-constexpr std::int64_t kBatchElements = 4 * 1024;   // values wait in L1 for their scales
-constexpr std::int64_t kChunkRows = 16;
-constexpr std::int64_t kTransposedRows = 128;  // eight cache lines of each source column
-constexpr std::int64_t kTransposedElements = 16 * 1024;
-
-// How a matrix is cut into chunks, numbered row-major. With `local` tiles every chunk holds whole
-// tiles; otherwise tiles may span chunks and their amax comes from a pass of its own.
-struct Chunking {
-    std::int64_t rows = 1, cols = 1;    // size of a full chunk
-    std::int64_t down = 0, across = 0;  // number of chunks
-    std::int64_t grain = 1;             // chunks that pay for a thread
-    bool local = true;
-
-    Chunking(const MatrixView& source, const QuantSpec& spec, const TileGrid& grid) {
-        const bool transposed = source.col_stride != 1;
-        local = spec.is_scaled() && !spec.second_level && grid.tile_cols <= kChunkColumns &&
-                grid.tile_rows * grid.tile_cols <= 2 * kChunkElements;
-        const std::int64_t least = transposed ? kTransposedRows : kChunkRows;
-        // What looks at a tile once more (4over6) needs all of it.
-        const bool whole = local || spec.four_over_six != formats::FourOverSix::kOff;
-        const std::int64_t unit_rows = whole ? grid.tile_rows : 1;
-        // Codes of a chunk start at a byte, and rotations lie within one (whole vector blocks).
-        const std::int64_t groups = spec.rotation.size != 0 ? 256 : 4;
-        const std::int64_t unit_cols = whole ? std::lcm(grid.tile_cols, groups) : groups;
-        rows = unit_rows * std::max<std::int64_t>(1, least / unit_rows);
-        const std::int64_t most = std::min(
-            kChunkColumns, transposed ? kTransposedElements / rows : kChunkElements / unit_rows);
-        cols = unit_cols * std::max<std::int64_t>(1, most / unit_cols);
-        down = (source.rows + rows - 1) / rows;
-        across = (source.cols + cols - 1) / cols;
-        grain = std::max<std::int64_t>(
-            1, kTaskElements / (std::min(rows, source.rows) * std::min(cols, source.cols)));
-    }
-};
-
-// Entries of tiles are read and written 16 at a time, from any tile on.
-std::size_t tile_room(std::int64_t count) {
-    return static_cast<std::size_t>((count + 15) / 16 * 16 + 16);
-}
-
-struct Scratch {
-    AlignedBuffer<float> values;
-    AlignedBuffer<std::uint8_t> codes;
-    AlignedBuffer<std::uint16_t> noise;
-    AlignedBuffer<std::uint32_t> amax;
-    AlignedBuffer<float> decoded;
-    AlignedBuffer<std::uint8_t> packed;
-    std::vector<double> errors;
-
-    struct Factors {
-        AlignedBuffer<float> scales;
-        AlignedBuffer<Scaling> scalings;
-        AlignedBuffer<std::uint8_t> codes;
-
-        TileFactors reserve(std::int64_t count) {
-            const std::size_t room = tile_room(count);
-            float* const floats = scales.reserve(3 * room);
-            return {floats, floats + room, floats + 2 * room, scalings.reserve(room),
-                    codes.reserve(room)};
-        }
-    };
-    Factors plain, raised;
-
-    std::uint32_t* zero_amax(std::int64_t count) {
-        const std::size_t room = tile_room(count);
-        std::uint32_t* const tiles = amax.reserve(room);
-        std::fill_n(tiles, room, 0u);
-        return tiles;
-    }
-};
-
-Scratch& scratch() {
-    thread_local Scratch instance;
-    return instance;
-}
-
-// One call of quantize_tiled.
-class Quantizer {
-public:
-    Quantizer(const RowOps& ops, const MatrixView& source, const QuantSpec& spec,
-              const NoiseAddress& noise, const PackedView& packed, const formats::SignBits& signs)
-        : ops_(ops),
-          source_(source),
-          spec_(spec),
-          noise_(noise),
-          packed_(packed),
-          grid_(spec.tile, source.rows, source.cols),
-          chunks_(source, spec, grid_),
-          stride_(formats::row_bytes(spec, source.cols)),
-          scaler_(ops, spec, grid_, source.rows, source.cols),
-          rotation_(row_rotation(spec.rotation, signs)) {}
-
-    void run() {
-        if (spec_.is_scaled() && !chunks_.local) find_amax();
-        parallel_for(chunks_.down * chunks_.across, chunks_.grain,
-                     [this](std::int64_t begin, std::int64_t end) {
-                         const IeeeFloatScope exact;
-                         for (std::int64_t i = begin; i < end; ++i) quantize_chunk(i);
-                     });
-    }
-
-private:
-    struct Chunk {
-        std::int64_t row0, row1, col0, col1;
-        const float* values;  // of (row0, col0)
-        std::int64_t stride;
-        std::int64_t cols() const { return col1 - col0; }
-        const float* row(std::int64_t r) const { return values + (r - row0) * stride; }
-    };
-
-    Chunk place_chunk(std::int64_t index) const {
-        Chunk chunk{};
-        chunk.row0 = index / chunks_.across * chunks_.rows;
-        chunk.col0 = index % chunks_.across * chunks_.cols;
-        chunk.row1 = std::min(source_.rows, chunk.row0 + chunks_.rows);
-        chunk.col1 = std::min(source_.cols, chunk.col0 + chunks_.cols);
-        return chunk;
-    }
-
-    // The values of a chunk, copied row-major when the source's columns are strided or rotated.
-    Chunk load_chunk(std::int64_t index) const {
-        Chunk chunk = place_chunk(index);
-        const float* const first =
-            source_.data + chunk.row0 * source_.row_stride + chunk.col0 * source_.col_stride;
-        if (source_.col_stride == 1 && rotation_.size == 0) {
-            chunk.values = first;
-            chunk.stride = source_.row_stride;
-            return chunk;
-        }
-        const std::int64_t rows = chunk.row1 - chunk.row0, cols = chunk.cols();
-        chunk.stride = (cols + 15) / 16 * 16 + 16;
-        float* const copy = scratch().values.reserve(static_cast<std::size_t>(rows * chunk.stride));
-        if (source_.row_stride == 1) {
-            ops_.transpose(first, source_.col_stride, rows, cols, copy, chunk.stride);
-        } else {
-            for (std::int64_t r = 0; r < rows; ++r) {
-                for (std::int64_t c = 0; c < cols; ++c) {
-                    copy[r * chunk.stride + c] =
-                        first[r * source_.row_stride + c * source_.col_stride];
-                }
-            }
-        }
-        if (rotation_.size != 0) {
-            const IeeeFloatScope exact;
-            for (std::int64_t r = 0; r < rows; ++r) {
-                ops_.rotate(copy + r * chunk.stride, cols, rotation_, false);
-            }
-        }
-        chunk.values = copy;
-        return chunk;
-    }
-
-    // First pass for tiles that span chunks: their amax, and the second level.
-    void find_amax() {
-        amax_.assign(static_cast<std::size_t>(grid_.count()), 0);
-        parallel_for(chunks_.down * chunks_.across, chunks_.grain,
-                     [this](std::int64_t begin, std::int64_t end) {
-                         const bool down = source_.row_stride == 1 && source_.col_stride != 1 &&
-                                           rotation_.size == 0;
-                         for (std::int64_t i = begin; i < end; ++i) {
-                             down ? amax_down_chunk(place_chunk(i)) : amax_chunk(load_chunk(i));
-                         }
-                     });
-        if (spec_.second_level) scaler_.find_levels(amax_, packed_.global_scale);
-    }
-
-    void amax_chunk(const Chunk& chunk) {
-        const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
-        const std::int64_t first = chunk.col0 / grid_.tile_cols;
-        const std::int64_t count = tiles_across(chunk);
-        for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) {
-            std::uint32_t* const local = scratch().zero_amax(count);
-            ops_.amax(chunk.row(r), span, local);
-            std::uint32_t* const tiles =
-                amax_.data() + r / grid_.tile_rows * grid_.grid_cols + first;
-            for (std::int64_t i = 0; i < count; ++i) raise(tiles[i], local[i]);
-        }
-    }
-
-    // The same for a transposed source, without turning it over.
-    void amax_down_chunk(const Chunk& chunk) {
-        const std::int64_t rows = chunk.row1 - chunk.row0;
-        for (std::int64_t c = chunk.col0; c < chunk.col1;) {
-            const std::int64_t tile = c / grid_.tile_cols;
-            const std::int64_t end = std::min(chunk.col1, (tile + 1) * grid_.tile_cols);
-            std::uint32_t* const local = scratch().zero_amax(rows);
-            ops_.amax_columns(source_.data + chunk.row0 + c * source_.col_stride,
-                              source_.col_stride, rows, end - c, local);
-            for (std::int64_t r = 0; r < rows; ++r) {
-                const std::int64_t tile_row = (chunk.row0 + r) / grid_.tile_rows;
-                raise(amax_[static_cast<std::size_t>(tile_row * grid_.grid_cols + tile)], local[r]);
-            }
-            c = end;
-        }
-    }
-
-    // Chunks of several threads may meet in one tile; the largest does not depend on who comes
-    // first.
-    static void raise(std::uint32_t& shared, std::uint32_t value) {
-        std::atomic_ref<std::uint32_t> tile(shared);
-        std::uint32_t seen = tile.load(std::memory_order_relaxed);
-        while (seen < value &&
-               !tile.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
-        }
-    }
-
-    void quantize_chunk(std::int64_t index) {
-        const Chunk chunk = load_chunk(index);
-        if (!spec_.is_scaled()) {
-            for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) encode_unscaled(chunk, r);
-            return;
-        }
-        // So many rows of tiles at a time that the values are still in L1 when they are encoded.
-        const std::int64_t batch =
-            grid_.tile_rows *
-            std::max<std::int64_t>(1, kBatchElements / chunk.cols() / grid_.tile_rows);
-        for (std::int64_t r = chunk.row0; r < chunk.row1;) {
-            const std::int64_t start = r / grid_.tile_rows * grid_.tile_rows;
-            const std::int64_t end = std::min(chunk.row1, start + batch);
-            const TileFactors tiles = scale_tiles(chunk, r, end);
-            const std::int64_t count = tiles_across(chunk);
-            for (; r < end; ++r) {
-                const TileFactors row = tiles.from((r - start) / grid_.tile_rows * count);
-                encode_row(chunk, r, row);
-                if (spec_.ms_eden) correct_scales(chunk, r, row);
-            }
-        }
-    }
-
-    std::int64_t tiles_across(const Chunk& chunk) const {
-        return (chunk.col1 - 1) / grid_.tile_cols - chunk.col0 / grid_.tile_cols + 1;
-    }
-
-    // Factors of the tiles under rows [begin, end) of the chunk, row-major. The chunk that holds
-    // the first element of a tile stores its scale.
-    TileFactors scale_tiles(const Chunk& chunk, std::int64_t begin, std::int64_t end) {
-        const std::int64_t count = tiles_across(chunk), first = chunk.col0 / grid_.tile_cols;
-        const std::int64_t top = begin / grid_.tile_rows;
-        const std::int64_t bottom = (end - 1) / grid_.tile_rows + 1;
-        const std::int64_t all = (bottom - top) * count;
-        std::uint32_t* const amax = scratch().zero_amax(all);
-        if (chunks_.local) {
-            const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
-            for (std::int64_t r = begin; r < end; ++r) {
-                ops_.amax(chunk.row(r), span, amax + (r / grid_.tile_rows - top) * count);
-            }
-        } else {
-            for (std::int64_t t = top; t < bottom; ++t) {
-                std::copy_n(amax_.data() + t * grid_.grid_cols + first, count,
-                            amax + (t - top) * count);
-            }
-        }
-        const TileFactors tiles = scratch().plain.reserve(all);
-        scaler_.scale(amax, top, first, bottom - top, count, 1.0f, tiles);
-        if (spec_.four_over_six != formats::FourOverSix::kOff) {
-            const TileFactors raised = scratch().raised.reserve(all);
-            scaler_.scale(amax, top, first, bottom - top, count, 1.5f, raised);
-            take_better(chunk, begin, end, tiles, raised);
-        }
-        const std::int64_t skip = chunk.col0 % grid_.tile_cols == 0 ? 0 : 1;
-        for (std::int64_t t = top; t < bottom; ++t) {
-            if (t * grid_.tile_rows < begin) continue;
-            const TileFactors row = tiles.from((t - top) * count);
-            const std::int64_t target = t * grid_.grid_cols + first + skip;
-            if (spec_.scale == ScaleFormat::kFp32) {
-                std::copy(row.scale + skip, row.scale + count, packed_.scales_f32 + target);
-            } else {
-                std::copy(row.codes + skip, row.codes + count, packed_.scale_codes + target);
-            }
-        }
-        return tiles;
-    }
-
-    // 4over6: the scales of `raised` for the tiles under rows [begin, end) whose error they lower.
-    void take_better(const Chunk& chunk, std::int64_t begin, std::int64_t end,
-                     const TileFactors& tiles, const TileFactors& raised) const {
-        const std::int64_t count = tiles_across(chunk), cols = chunk.cols();
-        const std::int64_t all =
-            ((end - 1) / grid_.tile_rows - begin / grid_.tile_rows + 1) * count;
-        std::vector<double>& errors = scratch().errors;
-        errors.assign(static_cast<std::size_t>(2 * all), 0.0);
-        const bool squared = spec_.four_over_six == formats::FourOverSix::kMse;
-        for (std::int64_t r = begin; r < end; ++r) {
-            const std::int64_t offset = (r - begin) / grid_.tile_rows * count;
-            for (const bool up : {false, true}) {
-                const TileFactors row = (up ? raised : tiles).from(offset);
-                const float* const values = decoded_row(chunk, row, nearest_codes(chunk, r, row));
-                const float* const x = chunk.row(r);
-                for (std::int64_t c = 0; c < cols; ++c) {
-                    const double error = double{x[c]} - double{values[c]};
-                    errors[static_cast<std::size_t>((up ? all : 0) + offset +
-                                                    c / grid_.tile_cols)] +=
-                        squared ? error * error : std::abs(error);
-                }
-            }
-        }
-        for (std::int64_t i = 0; i < all; ++i) {
-            if (!(errors[static_cast<std::size_t>(all + i)] <
-                  errors[static_cast<std::size_t>(i)])) {
-                continue;
-            }
-            tiles.scale[i] = raised.scale[i];
-            tiles.reciprocal[i] = raised.reciprocal[i];
-            tiles.codes[i] = raised.codes[i];
-        }
-    }
-
-    // The codes of a row, one per byte, rounded to nearest.
-    std::uint8_t* nearest_codes(const Chunk& chunk, std::int64_t r,
-                                const TileFactors& tiles) const {
-        std::uint8_t* const codes = scratch().codes.reserve(static_cast<std::size_t>(chunk.cols()));
-        ops_.encode[element_index(*spec_.element)][0](
-            chunk.row(r), {chunk.col0, chunk.col1, grid_.tile_cols}, tiles, nullptr, codes);
-        return codes;
-    }
-
-    // What the codes of a row, one per byte, stand for. The chunk begins with a tile.
-    const float* decoded_row(const Chunk& chunk, const TileFactors& tiles,
-                             const std::uint8_t* codes) const {
-        const auto cols = static_cast<std::size_t>(chunk.cols());
-        float* const values = scratch().decoded.reserve(cols);
-        if (spec_.element->bits == 4) {
-            std::uint8_t* const packed = scratch().packed.reserve(cols);
-            ops_.pack_nibbles(codes, chunk.cols(), packed);
-            codes = packed;
-        }
-        ops_.decode[element_index(*spec_.element)](codes, {0, chunk.cols(), grid_.tile_cols},
-                                                   tiles.scale, scaler_.decode_level(), values);
-        return values;
-    }
-
-    // MS-EDEN: the scales of one row, corrected and rounded at random.
-    void correct_scales(const Chunk& chunk, std::int64_t r, const TileFactors& tiles) const {
-        const float* const values = decoded_row(chunk, tiles, nearest_codes(chunk, r, tiles));
-        const float* const x = chunk.row(r);
-        const std::int64_t first = grid_.index(r, chunk.col0), width = grid_.tile_cols;
-        for (std::int64_t group = 0; group < chunk.cols(); group += rotation_.size) {
-            const std::int64_t end = std::min<std::int64_t>(chunk.cols(), group + rotation_.size);
-            double squares = 0.0, products = 0.0;
-            for (std::int64_t c = group; c < end; ++c) {
-                if (tiles.scaling[c / width] == Scaling::kZero) continue;
-                squares += double{x[c]} * double{x[c]};
-                products += double{x[c]} * double{values[c]};
-            }
-            const auto correction = static_cast<float>(products > 0.0 ? squares / products : 1.0);
-            for (std::int64_t c = group; c < end; c += width) {
-                if (tiles.scaling[c / width] == Scaling::kZero) continue;
-                const auto element = static_cast<std::uint64_t>(r * source_.cols + chunk.col0 + c);
-                packed_.scale_codes[first + c / width] = formats::encode_scale(
-                    spec_.scale, tiles.scale[c / width] * correction,
-                    formats::Rounding::kStochastic, noise_bits16(noise_, element));
-            }
-        }
-    }
-
-    // Noise of the elements of one row of the chunk; nullptr when rounding needs none.
-    const std::uint16_t* row_noise(const Chunk& chunk, std::int64_t r) const {
-        if (!spec_.stochastic()) return nullptr;
-        const auto element = static_cast<std::uint64_t>(r * source_.cols + chunk.col0);
-        const std::uint64_t block = element / 8;
-        const auto blocks = static_cast<std::int64_t>(
-            (element + static_cast<std::uint64_t>(chunk.cols()) + 7) / 8 - block);
-        // Whole groups of 16 blocks are written, and whole vectors are read past the last element.
-        const auto room = static_cast<std::size_t>((blocks + 15) / 16 * 128 + 16);
-        std::uint16_t* const words = scratch().noise.reserve(room);
-        ops_.noise(noise_, block, blocks, words);
-        return words + element % 8;
-    }
-
-    void encode_row(const Chunk& chunk, std::int64_t r, const TileFactors& tiles) const {
-        const RowSpan span{chunk.col0, chunk.col1, grid_.tile_cols};
-        const int rounding = !spec_.stochastic() ? 0 : spec_.noise_bits == 16 ? 1 : 2;
-        const auto encode = ops_.encode[element_index(*spec_.element)][rounding];
-        const std::uint16_t* const noise = row_noise(chunk, r);
-        std::uint8_t* const row = packed_.codes + r * stride_;
-        if (spec_.element->bits == 8) {
-            encode(chunk.row(r), span, tiles, noise, row + chunk.col0);
-            return;
-        }
-        std::uint8_t* const codes = scratch().codes.reserve(static_cast<std::size_t>(chunk.cols()));
-        encode(chunk.row(r), span, tiles, noise, codes);
-        if (spec_.element->bits == 6) {
-            pack_sixes(codes, chunk.cols(), row + chunk.col0 / 4 * 3);
-        } else {
-            ops_.pack_nibbles(codes, chunk.cols(), row + chunk.col0 / 2);
-        }
-    }
-
-    void encode_unscaled(const Chunk& chunk, std::int64_t r) const {
-        std::uint8_t* const row = packed_.codes + r * stride_;
-        if (spec_.is_fp32()) {
-            std::memcpy(row + 4 * chunk.col0, chunk.row(r),
-                        static_cast<std::size_t>(4 * chunk.cols()));
-        } else {
-            ops_.encode_bf16(chunk.row(r), chunk.cols(), row_noise(chunk, r), row + 2 * chunk.col0);
-        }
-    }
-
-    const RowOps& ops_;
-    const MatrixView& source_;
-    const QuantSpec& spec_;
-    const NoiseAddress& noise_;
-    const PackedView& packed_;
-    const TileGrid grid_;
-    const Chunking chunks_;
-    const std::int64_t stride_;
-    TileScaler scaler_;
-    const RowRotation rotation_;
-    std::vector<std::uint32_t> amax_;  // of all tiles, when they span chunks
-};
-
-}  // namespace
 
 int element_index(const formats::ElementFormat& element) {
-    static constexpr std::string_view kNames[] = {"e4m3", "e5m2", "e2m1", "int8",
-                                                  "int4", "e2m3", "e3m2"};
+    static constexpr std::string_view kNames[] = {"e4m3", "e5m2", "e2m1", "int8",  "int4",
+                                                  "e2m3", "e3m2", "e3m4", "mxint8"};
     const auto* const name = std::find(std::begin(kNames), std::end(kNames), element.name);
     return name == std::end(kNames) ? -1 : static_cast<int>(name - std::begin(kNames));
+}
+
+int rounding_index(const formats::QuantSpec& spec) {
+    using formats::Rounding;
+    switch (spec.rounding) {
+        case Rounding::kNearestEven: return 0;
+        case Rounding::kStochastic:
+            return spec.noise_bits == formats::kMostNoiseBits ? 1 : spec.noise_bits == 8 ? 2 : -1;
+        case Rounding::kNearestAway: return 3;
+        case Rounding::kTowardZero: return 4;
+        case Rounding::kUp: return 5;
+        case Rounding::kDown: return 6;
+        case Rounding::kNearestZero: break;
+    }
+    return -1;
 }
 
 RowRotation row_rotation(const formats::Rotation& rotation, const formats::SignBits& signs) {
@@ -455,18 +43,117 @@ RowRotation row_rotation(const formats::Rotation& rotation, const formats::SignB
     return row;
 }
 
-void quantize_tiled(const RowOps& ops, const MatrixView& source, const QuantSpec& spec,
-                    const NoiseAddress& noise, const PackedView& packed) {
-    if (packed.global_scale != nullptr && spec.level_tile == formats::Tile::tensor()) {
-        *packed.global_scale = 1.0f;
+namespace {
+
+// What a copy holds besides its codes and scales.
+void write_head(const QuantizeTarget& target) {
+    if (target.packed.global_scale != nullptr &&
+        target.spec.level_tile == formats::Tile::tensor()) {
+        *target.packed.global_scale = 1.0f;
     }
-    formats::SignBits signs = formats::fixed_signs();
-    if (spec.rotation.fresh) {
-        signs = formats::fresh_signs(noise);
-        std::copy(signs.begin(), signs.end(), packed.signs);
+    if (target.spec.rotation.fresh) {
+        const formats::SignBits signs = signs_of(target);
+        std::copy(signs.begin(), signs.end(), target.packed.signs);
     }
+}
+
+// Goes through a source region by region with all quantisers at once, so that it comes from memory
+// once. Regions hold whole chunks of each.
+class Pass {
+public:
+    struct Part {
+        Quantizer& quantizer;
+        bool turned;  // works on the transposed source
+    };
+
+    Pass(std::initializer_list<Part> parts, std::int64_t rows, std::int64_t cols)
+        : parts_(parts), rows_(rows), cols_(cols) {
+        for (const Part& part : parts_) {
+            const Chunking& chunks = part.quantizer.chunks();
+            region_rows_ = std::lcm(region_rows_, part.turned ? chunks.cols : chunks.rows);
+            region_cols_ = std::lcm(region_cols_, part.turned ? chunks.rows : chunks.cols);
+        }
+    }
+
+    bool fits(std::int64_t elements) const {
+        return region_rows_ <= elements && region_cols_ <= elements / region_rows_;
+    }
+
+    void run() const {
+        const auto pending = [](const Quantizer& q) { return q.needs_amax(); };
+        const auto all = [](const Quantizer&) { return true; };
+        for (const Part& part : parts_) {
+            if (part.quantizer.needs_amax()) part.quantizer.start_amax();
+        }
+        if (std::any_of(parts_.begin(), parts_.end(),
+                        [&](const Part& part) { return pending(part.quantizer); })) {
+            for_chunks(pending, &Quantizer::find_amax);
+        }
+        for (const Part& part : parts_) part.quantizer.finish_amax();
+        for_chunks(all, &Quantizer::quantize_chunk);
+    }
+
+private:
+    template <class Wanted>
+    void for_chunks(const Wanted& wanted, void (Quantizer::*visit)(std::int64_t)) const {
+        const std::int64_t down = (rows_ - 1) / region_rows_ + 1;
+        const std::int64_t across = (cols_ - 1) / region_cols_ + 1;
+        const std::int64_t elements = std::min(rows_, region_rows_) * std::min(cols_, region_cols_);
+        const std::int64_t grain = std::max<std::int64_t>(1, kTaskElements / elements);
+        parallel_for(down * across, grain, [&](std::int64_t begin, std::int64_t end) {
+            const IeeeFloatScope exact;
+            for (std::int64_t region = begin; region < end; ++region) {
+                const std::int64_t row = region / across * region_rows_;
+                const std::int64_t col = region % across * region_cols_;
+                for (const Part& part : parts_) {
+                    if (wanted(part.quantizer)) visit_region(part, row, col, visit);
+                }
+            }
+        });
+    }
+
+    void visit_region(const Part& part, std::int64_t row, std::int64_t col,
+                      void (Quantizer::*visit)(std::int64_t)) const {
+        std::int64_t rows = region_rows_, cols = region_cols_;
+        if (part.turned) {
+            std::swap(row, col);
+            std::swap(rows, cols);
+        }
+        const Chunking& chunks = part.quantizer.chunks();
+        const std::int64_t bottom = std::min(chunks.down, (row + rows) / chunks.rows);
+        const std::int64_t right = std::min(chunks.across, (col + cols) / chunks.cols);
+        for (std::int64_t i = row / chunks.rows; i < bottom; ++i) {
+            for (std::int64_t j = col / chunks.cols; j < right; ++j) {
+                (part.quantizer.*visit)(i * chunks.across + j);
+            }
+        }
+    }
+
+    const std::vector<Part> parts_;
+    const std::int64_t rows_, cols_;  // of the source
+    std::int64_t region_rows_ = 1, region_cols_ = 1;
+};
+
+}  // namespace
+
+void quantize_tiled(const RowOps& ops, const MatrixView& source, const QuantizeTarget& target) {
+    write_head(target);
     if (source.rows == 0 || source.cols == 0) return;
-    Quantizer(ops, source, spec, noise, packed, signs).run();
+    Quantizer quantizer(ops, source, target);
+    Pass({{quantizer, false}}, source.rows, source.cols).run();
+}
+
+void quantize_both_tiled(const RowOps& ops, const MatrixView& source, const QuantizeTarget& rows,
+                         const QuantizeTarget& columns) {
+    constexpr std::int64_t kMostTogether = 128 * 1024;  // elements that stay in L2
+    write_head(rows);
+    write_head(columns);
+    if (source.rows == 0 || source.cols == 0) return;
+    Quantizer by_row(ops, source, rows), by_column(ops, transposed(source), columns);
+    const Pass both({{by_row, false}, {by_column, true}}, source.rows, source.cols);
+    if (both.fits(kMostTogether)) return both.run();
+    Pass({{by_row, false}}, source.rows, source.cols).run();
+    Pass({{by_column, true}}, source.rows, source.cols).run();
 }
 
 }  // namespace subbyte::kernels

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "subbyte/formats/quantize_reference.h"
+#include "subbyte/kernels/quantize/quantize.h"
 #include "subbyte/kernels/quantize/row_ops.h"
 
 namespace subbyte::kernels {
@@ -16,8 +17,11 @@ constexpr std::int64_t kTaskElements = 64 * 1024;  // enough work to pay for a t
 // count. The matrix is cut into chunks of whole tiles that fit the cache; transposed sources are
 // turned over chunk by chunk. Tiles too large for a chunk get their amax in a pass of its own.
 void quantize_tiled(const RowOps& ops, const formats::MatrixView& source,
-                    const formats::QuantSpec& spec, const NoiseAddress& noise,
-                    const formats::PackedView& packed);
+                    const QuantizeTarget& target);
+
+// A copy of the source and one of its transpose from one pass: the bits of two calls.
+void quantize_both_tiled(const RowOps& ops, const formats::MatrixView& source,
+                         const QuantizeTarget& rows, const QuantizeTarget& columns);
 
 void dequantize_tiled(const RowOps& ops, const formats::PackedView& packed,
                       const formats::QuantSpec& spec, std::int64_t rows, std::int64_t cols,

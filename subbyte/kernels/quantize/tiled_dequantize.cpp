@@ -18,7 +18,6 @@ using formats::QuantSpec;
 using formats::ScaleFormat;
 using formats::TileGrid;
 
-
 // Values of all codes of a scale format.
 const std::array<float, 256>& scale_table(ScaleFormat format) {
     const auto make = [](ScaleFormat f) {
