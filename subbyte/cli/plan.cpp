@@ -47,7 +47,7 @@ Form form_of(const PlanArguments& a) {
         some.insert(some.end(), more.begin(), more.end());
         return some;
     };
-    const std::vector<std::string> solving = joined(joined(shapes, costs), {"--layers"});
+    const std::vector<std::string> solving = joined(joined(shapes, costs), {"--layers", "--svg"});
     const auto and_solving = [&](const std::vector<std::string>& options) {
         return joined(options, solving);
     };
@@ -169,6 +169,11 @@ void add_plan(CLI::App& program) {
                      "Solve a selection problem (JSON): costs, gains, targets")
         ->type_name("FILE");
     verb->add_option("--out", a->out, "Write the plan or the result (JSON)")->type_name("FILE");
+    verb->add_option("--svg", a->svg,
+                     "Draw the plans' damage over their efficiency (SVG): the measured gap of the "
+                     "loss with --data, "
+                     "else the predicted damage")
+        ->type_name("FILE");
     verb->add_flag("--json", a->json, "As JSON");
     verb->callback([verb, a] { run(*verb, *a); });
 }

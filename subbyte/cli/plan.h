@@ -26,7 +26,7 @@ struct PlanArguments {
     std::vector<std::string> include, exclude, coupled;
     std::string granularity = "layer", profile;
     bool foreign_profile = false, stretch = false;
-    std::string data, save_stats, out;
+    std::string data, save_stats, out, svg;
     // The defaults are those of a configuration.
     const train::Config::Snip defaults{};
     std::vector<double> targets{defaults.target};

@@ -4,7 +4,9 @@
 // subbyte plan MODEL_DIR --data TEXT, and --from-stats FILE
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -12,10 +14,12 @@
 #include "subbyte/cli/plan.h"
 #include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
+#include "subbyte/core/file.h"
 #include "subbyte/io/json_file.h"
 #include "subbyte/plan/stages.h"
 #include "subbyte/plan/statistics_check.h"
 #include "subbyte/train/inspect_plan.h"
+#include "subbyte/train/line_chart.h"
 #include "subbyte/train/plan_candidates.h"
 #include "subbyte/train/run_report.h"
 
@@ -126,6 +130,50 @@ std::string plans_text(const Outcome& outcome) {
     return table_text(rows);
 }
 
+// One line per method through its targets.
+train::LineChart curves(const PlanArguments& a, const Outcome& outcome) {
+    train::LineChart chart{
+        .title = outcome.evaluated ? "Loss against BF16 by plan" : "Predicted damage by plan",
+        .x_label = fmt::format("efficiency reached ({}), %", a.efficiency),
+        .y_label = outcome.evaluated ? "loss - BF16 loss, nats" : "predicted damage",
+        .series = {}};
+    for (const train::SolvedPlan& plan : outcome.plans) {
+        const plan::PlanResult& r = plan.result;
+        if (!r.usable()) continue;
+        if (chart.series.empty() || chart.series.back().name != r.plan.method) {
+            chart.series.push_back({r.plan.method, {}});
+        }
+        chart.series.back().points.emplace_back(
+            100 * r.reached, outcome.evaluated ? *plan.loss - outcome.base.mean : r.predicted);
+    }
+    return chart;
+}
+
+// Share of FP4 within each type of layer, plan by plan.
+std::string types_text(const Outcome& outcome) {
+    const plan::LayerTable& table = outcome.measurement.statistics.table;
+    std::vector<std::string> types;
+    for (const plan::LayerInfo& layer : table) {
+        if (layer.candidate && std::find(types.begin(), types.end(), layer.type) == types.end()) {
+            types.push_back(layer.type);
+        }
+    }
+    Rows rows{{"method", "target"}};
+    rows[0].insert(rows[0].end(), types.begin(), types.end());
+    for (const train::SolvedPlan& plan : outcome.plans) {
+        if (!plan.result.usable()) continue;
+        rows.push_back({plan.result.plan.method, fmt::format("{:.1f}%", 100 * plan.result.target)});
+        for (const std::string& type : types) {
+            plan::LayerTable layers;
+            std::copy_if(table.begin(), table.end(), std::back_inserter(layers),
+                         [&](const plan::LayerInfo& layer) { return layer.type == type; });
+            rows.back().push_back(
+                fmt::format("{:.0f}%", 100 * plan::fp4_share(plan.result.plan, layers)));
+        }
+    }
+    return table_text(rows);
+}
+
 std::string layers_text(const nlohmann::ordered_json& rows, const std::vector<std::string>& recipes,
                         const plan::Plan& plan) {
     Rows table{{"layer"}};
@@ -181,6 +229,7 @@ void show(const PlanArguments& a, const Outcome& outcome) {
         print("\nPipeline stages under the first plan\n" +
               plan_stages_text(outcome.plans.front().result));
     }
+    print("\nFP4 by type of layer\n" + types_text(outcome));
     const plan::Plan& plan = outcome.plans.front().result.plan;
     print(fmt::format("\nPlan by {}\n", plan.method) + train::plan_table(plan, statistics.table));
     if (a.layers) {
@@ -196,7 +245,7 @@ void show(const PlanArguments& a, const Outcome& outcome) {
         }
     }
     for (const std::string& note : notes) print("note: " + note + "\n");
-    for (const std::string& file : {a.out, a.save_stats}) {
+    for (const std::string& file : {a.out, a.save_stats, a.svg}) {
         if (!file.empty()) print("written: " + file + "\n");
     }
 }
@@ -237,6 +286,7 @@ nlohmann::ordered_json outcome_json(const PlanArguments& a, const Outcome& outco
 
 void plan_checkpoint(const PlanArguments& arguments) {
     const Outcome outcome = make_plans(arguments);
+    if (!arguments.svg.empty()) write_text(arguments.svg, to_svg(curves(arguments, outcome)));
     if (arguments.json) return print_json(outcome_json(arguments, outcome));
     show(arguments, outcome);
 }

@@ -29,11 +29,12 @@ plan::PlannerOptions planner_options(const PlanArguments& a, std::int64_t thread
 }
 
 void add_choice_options(CLI::App& verb, PlanArguments& a) {
-    verb.add_option("--target", a.targets, "Least efficiency, 0 .. 1; several: X,Y")
+    verb.add_option("--target,--targets", a.targets, "Least efficiency, 0 .. 1; several: X,Y")
         ->delimiter(',')
         ->check(CLI::Range(0.0, 1.0))
         ->capture_default_str();
-    verb.add_option("--method", a.methods, "How to plan; several are compared: snip,uniform")
+    verb.add_option("--method,--methods", a.methods,
+                    "How to plan; several are compared: snip,uniform")
         ->delimiter(',')
         ->check(CLI::IsMember(plan::planner_methods()))
         ->capture_default_str();

@@ -37,15 +37,9 @@ nlohmann::json to_json(const train::TensorReport& line) {
     }
     if (!line.skipped.empty()) {
         json["skipped"] = line.skipped;
-        return json;
+    } else {
+        json.update(errors_json(line));
     }
-    json["relative_error"] = line.relative_error;
-    // JSON has no infinity: null says that nothing was lost.
-    json["sqnr_db"] = std::isfinite(line.sqnr_db) ? nlohmann::json(line.sqnr_db) : nullptr;
-    json["saturated_share"] = line.saturated_share;
-    json["underflow_share"] = line.underflow_share;
-    json["bits_per_value"] = line.bits_per_value;
-    json["nonfinite"] = line.nonfinite;
     return json;
 }
 
@@ -97,6 +91,16 @@ void run(const QuantizeArguments& arguments) {
 }
 
 }  // namespace
+
+nlohmann::json errors_json(const train::TensorReport& line) {
+    return {{"relative_error", line.relative_error},
+            // JSON has no infinity: null says that nothing was lost.
+            {"sqnr_db", std::isfinite(line.sqnr_db) ? nlohmann::json(line.sqnr_db) : nullptr},
+            {"saturated_share", line.saturated_share},
+            {"underflow_share", line.underflow_share},
+            {"bits_per_value", line.bits_per_value},
+            {"nonfinite", line.nonfinite}};
+}
 
 void add_quantize(CLI::App& program) {
     CLI::App* verb = program.add_subcommand(

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
+
+#include "subbyte/train/quantize_file.h"
 
 namespace subbyte::cli {
 
@@ -14,5 +17,8 @@ namespace subbyte::cli {
 // file is read), kData for the file.
 void compare_specs(const std::string& in, const std::vector<std::string>& specs, std::uint64_t seed,
                    bool json);
+
+// The numbers of a report's line, without its name and shape.
+nlohmann::json errors_json(const train::TensorReport& line);
 
 }  // namespace subbyte::cli

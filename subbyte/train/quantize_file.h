@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -46,7 +44,11 @@ struct QuantizeReport {
 QuantizeReport quantize_file(const std::filesystem::path& in, const formats::QuantSpec& spec,
                              const std::filesystem::path& out, std::uint64_t seed = 0);
 
-// The tensors that are quantised; the others are left out.
-bool is_floating(at::ScalarType type);
+// What each spec would do to every floating tensor of `in`, which may also be a model folder or
+// checkpoint: one report per spec, with the same noise as above. One tensor is in memory at a time;
+// nothing is written.
+std::vector<QuantizeReport> compare_specs(const std::filesystem::path& in,
+                                          const std::vector<formats::QuantSpec>& specs,
+                                          std::uint64_t seed = 0);
 
 }  // namespace subbyte::train
