@@ -33,16 +33,15 @@ struct ProfiledLayer {
           g(ops::gaussian({s.tokens, s.out}, {1, 0, 2, 0}).mul_(1e-3)) {}
 
     ops::QuantizedTensor a(const ops::LinearContext& context, Slot slot) const {
-        switch (slot) {
-            case Slot::kFprop: return ops::quantized_rows(x, context, slot);
-            case Slot::kDgrad: return ops::quantized_rows(g, context, slot);
-            case Slot::kWgrad: break;
-        }
-        return ops::quantized_columns(g, context, ops::Operand::kA);
+        if (slot == Slot::kFprop) return ops::quantized_input(x, context, false).rows;
+        const bool columns = slot == Slot::kWgrad;
+        const auto pair = ops::quantized_gradient(g, context, !columns, columns);
+        return columns ? pair.columns : pair.rows;
     }
     ops::QuantizedTensor b(const ops::LinearContext& context, Slot slot) const {
-        return slot == Slot::kWgrad ? ops::quantized_columns(x, context, ops::Operand::kB)
-                                    : ops::quantized_weight(w, context, slot);
+        if (slot != Slot::kWgrad) return ops::quantized_weight(w, context, slot);
+        const auto copy = ops::columns_copy(context, ops::Operand::kB, 0);
+        return ops::quantize(x.t(), copy.spec, copy.noise);
     }
 };
 

@@ -29,11 +29,11 @@ struct PlannerOptions {
     std::vector<std::string> recipes{"fp8", "fp4"};  // options of every candidate layer
     double target = 0.3;                             // least efficiency, 0..1
     Efficiency efficiency = Efficiency::kFp4Share;
-    std::shared_ptr<const MachineProfile> profile;  // for Efficiency::kSeconds
+    std::shared_ptr<const MachineProfile> profile{};  // for Efficiency::kSeconds
     Granularity granularity = Granularity::kLayer;
     // What must get the same recipe: types of layers of one block, "q_proj+k_proj+v_proj", or, with
     // Granularity::kGemm, slots of one layer, "dgrad+wgrad".
-    std::vector<std::string> coupled;
+    std::vector<std::string> coupled{};
     double loss_weight = 1.0, weight_weight = 2.0;  // Q = a * DL + b * DW
     LossEstimator estimator = LossEstimator::kNormOnly;
     bool squared = false;  // snip: sum Q^2 instead of Q
@@ -41,7 +41,7 @@ struct PlannerOptions {
     // the same relative depth. An assumption, and the notes say so.
     bool stretch_statistics = false;
     std::uint64_t seed = 0;  // random
-    Plan start;              // where the search begins (the plan in force); no layers: anywhere
+    Plan start{};            // where the search begins (the plan in force); no layers: anywhere
     // 1e-6: far below what the estimates can tell apart, and hard instances still end by
     // themselves.
     SelectionLimits limits{.seconds = 10.0, .gap = 1e-6};

@@ -42,9 +42,9 @@ struct SnipOptions {
     std::vector<std::string> recipes{"fp8",
                                      "fp4"};  // with kTimeSaved also "bf16", see plan::Efficiency
     plan::Efficiency efficiency = plan::Efficiency::kFp4Share;  // what the target is a share of
-    std::shared_ptr<const plan::MachineProfile> profile;        // for Efficiency::kSeconds
+    std::shared_ptr<const plan::MachineProfile> profile{};      // for Efficiency::kSeconds
     plan::Granularity granularity = plan::Granularity::kLayer;
-    std::vector<std::string> coupled;  // see plan::PlannerOptions
+    std::vector<std::string> coupled{};  // see plan::PlannerOptions
     double loss_weight = 1.0, weight_weight = 2.0;
     plan::LossEstimator estimator = plan::LossEstimator::kNormOnly;
     bool squared = false;
