@@ -102,7 +102,7 @@ def main():
             for name, values in losses.items()}
     print(f"| plan | validation loss after {arguments.steps} steps | gap to BF16 |\n|---|---|---|")
     for name in sorted(gaps, key=lambda n: statistics.mean(gaps[n])):
-        spread = f" ± {statistics.stdev(gaps[name]):.4f}" if len(seeds) > 1 else ""
+        spread = f" +- {statistics.stdev(gaps[name]):.4f}" if len(seeds) > 1 else ""
         print(f"| {name} | {statistics.mean(losses[name]):.4f} | "
               f"{statistics.mean(gaps[name]):+.4f}{spread} |")
     with open(os.path.join(arguments.out, "continued.json"), "w", encoding="utf-8") as out:

@@ -64,7 +64,7 @@ def table(rows, targets, base):
         for target in targets:
             values = rows[method][target]
             mean = statistics.mean(values)
-            spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+            spread = f" +- {statistics.stdev(values):.3f}" if len(values) > 1 else ""
             cells.append(f"{mean:.4f}{spread} ({math.expm1(mean):+.1%})")
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     lines.append(f"\nGap to BF16 (loss {base:.4f}) in nats, and of the perplexity.")

@@ -59,6 +59,7 @@ TEST(ConfigWriter, EveryKeySurvivesWritingAndReading) {
         if (path == "model.kv_heads") config.model.kv_heads = 2;
         if (path == "model.hidden_size") config.model.hidden_size = 512;
         if (path == "model.max_position") config.model.max_position = 4000;
+        if (path == "optim.in_backward") config.optim.grad_clip = 0;
         if (path == "train.grad_accum") config.train.grad_accum = 4;
         if (path == "data.val_fraction") config.data.val_fraction = 1.0 / 3.0;
         ASSERT_NE(value_text(key.field(config)), value_text(key.field(*std::make_unique<Config>())))
