@@ -47,8 +47,11 @@ TEST(ConfigWriter, EveryKeySurvivesWritingAndReading) {
                 } else if constexpr (std::is_same_v<T, std::array<double, 2>>) {
                     *value = {1.0 / 3.0, 0};
                 } else if constexpr (std::is_same_v<T, std::string>) {
-                    *value =
-                        key.limits.choices ? key.limits.choices().back() : "a \"b\"\\\t\x7f.model";
+                    const auto choices =
+                        key.limits.choices ? key.limits.choices() : std::vector<std::string>{};
+                    *value = choices.empty()            ? "a \"b\"\\\t\x7f.model"
+                             : *value == choices.back() ? choices.front()
+                                                        : choices.back();
                 } else {
                     *value = key.limits.choices ? std::vector<std::string>{"fp4", "int8"}
                                                 : std::vector<std::string>{"a.txt", "b\n.txt"};
