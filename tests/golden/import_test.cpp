@@ -17,6 +17,7 @@
 #include "subbyte/train/import_gguf.h"
 #include "subbyte/train/text_evaluation.h"
 #include "subbyte/train/training_data.h"
+#include "tests/temp_folder.h"
 
 namespace subbyte::train {
 namespace {
@@ -68,15 +69,10 @@ TEST(ImportGguf, EveryKindOfMetadataIsRead) {
 
 class ImportedLlama : public ::testing::Test {
 protected:
-    ImportedLlama() {
-        std::string pattern = (fs::temp_directory_path() / "subbyte-import-XXXXXX").string();
-        folder_ = ::mkdtemp(pattern.data());
-        report_ = import_gguf((kData / "import_llama.gguf").string(), out());
-    }
-    ~ImportedLlama() override { fs::remove_all(folder_); }
+    ImportedLlama() { report_ = import_gguf((kData / "import_llama.gguf").string(), out()); }
     std::string out() const { return (folder_ / "m").string(); }
 
-    fs::path folder_;
+    subbyte::TempFolder folder_;
     GgufImport report_;
 };
 

@@ -16,6 +16,7 @@
 #include "subbyte/io/safetensors.h"
 #include "subbyte/train/model_folder.h"
 #include "subbyte/train/token_evaluation.h"
+#include "tests/temp_folder.h"
 
 namespace subbyte::train {
 namespace {
@@ -26,15 +27,12 @@ using nlohmann::json;
 class GoldenLlama : public ::testing::Test {
 protected:
     GoldenLlama() {
-        std::string pattern = (fs::temp_directory_path() / "subbyte-llama-XXXXXX").string();
-        folder = ::mkdtemp(pattern.data());
         const fs::path data = SUBBYTE_GOLDEN_DIR;
         std::ifstream in(data / "llama_tiny.json");
         golden = json::parse(in);
         std::ofstream(folder / "config.json") << golden["config"];
         fs::copy_file(data / "llama_tiny_weights.safetensors", folder / "model.safetensors");
     }
-    ~GoldenLlama() override { fs::remove_all(folder); }
 
     TokenFile tokens(const json& labels) const {
         std::ofstream(folder / "tokens.json")
@@ -42,7 +40,7 @@ protected:
         return read_token_file((folder / "tokens.json").string());
     }
 
-    fs::path folder;
+    subbyte::TempFolder folder;
     json golden;
 };
 
@@ -53,7 +51,7 @@ std::map<std::string, at::Tensor> by_name(const optim::NamedTensors& tensors) {
 double norm_of(const at::Tensor& t) { return t.to(at::kDouble).norm().item<double>(); }
 
 TEST_F(GoldenLlama, HasTheLogitsLossAndGradientsOfTheReference) {
-    models::Llama model = load_model(folder.string());
+    models::Llama model = load_model(folder.path().string());
     const TokenEvaluation result = evaluate_tokens(model, tokens(golden["labels"]), true);
     const auto tensors = by_name(result.tensors);
     EXPECT_EQ(result.targets, 30);
@@ -87,7 +85,7 @@ TEST_F(GoldenLlama, LeavesIgnoredLabelsOut) {
     json labels = golden["labels"];
     for (const int t : {0, 3, 4, 15}) labels[0][t] = -100;
     labels[1][7] = -100;
-    models::Llama model = load_model(folder.string());
+    models::Llama model = load_model(folder.path().string());
     const TokenEvaluation result = evaluate_tokens(model, tokens(labels), true);
     const at::Tensor logits = by_name(result.tensors).at("logits").to(at::kDouble);
     double sum = 0;

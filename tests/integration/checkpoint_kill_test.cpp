@@ -17,6 +17,7 @@
 #include "subbyte/core/clock.h"
 #include "subbyte/io/checkpoint.h"
 #include "subbyte/io/json_file.h"
+#include "tests/temp_folder.h"
 
 namespace subbyte::io {
 namespace {
@@ -54,8 +55,8 @@ bool has_temporary(const fs::path& run) {
 }
 
 TEST(CheckpointKill, LatestIsAlwaysWhole) {
-    std::string pattern = (fs::temp_directory_path() / "subbyte-kill-XXXXXX").string();
-    const fs::path run = ::mkdtemp(pattern.data());
+    const subbyte::TempFolder folder;
+    const fs::path& run = folder.path();
     const Stopwatch watch;
     for (std::int64_t step = 1; step <= 4; ++step) save(run, step);
     // Kills fall evenly into the time of about the first three saves.
@@ -98,7 +99,6 @@ TEST(CheckpointKill, LatestIsAlwaysWhole) {
     EXPECT_FALSE(has_temporary(run));
     RecordProperty("interrupted", interrupted);
     RecordProperty("last_step", static_cast<int>(last));
-    fs::remove_all(run);
 }
 
 }  // namespace

@@ -19,25 +19,13 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/train/trainer.h"
+#include "tests/temp_folder.h"
 
 namespace subbyte::train {
 
-// A folder of its own for one test, removed at the end.
-class TempFolder {
-public:
-    TempFolder() {
-        std::string pattern =
-            (std::filesystem::temp_directory_path() / "subbyte-train-XXXXXX").string();
-        path_ = ::mkdtemp(pattern.data());
-    }
-    ~TempFolder() { std::filesystem::remove_all(path_); }
-    TempFolder(const TempFolder&) = delete;
-    TempFolder& operator=(const TempFolder&) = delete;
-    std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-    const std::filesystem::path& path() const { return path_; }
-
-private:
-    std::filesystem::path path_;
+// Configurations name files as text.
+struct TempFolder : subbyte::TempFolder {
+    std::string operator/(const std::string& name) const { return (path() / name).string(); }
 };
 
 inline void write_file(const std::filesystem::path& path, const std::string& bytes) {

@@ -16,23 +16,9 @@
 #include <string>
 
 #include "subbyte/core/error.h"
+#include "tests/temp_folder.h"
 
 namespace subbyte::io {
-
-// A folder of its own for one test, removed at the end.
-class TempFolder {
-public:
-    TempFolder() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "subbyte-XXXXXX").string();
-        path_ = ::mkdtemp(pattern.data());
-    }
-    ~TempFolder() { std::filesystem::remove_all(path_); }
-    std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-    const std::filesystem::path& path() const { return path_; }
-
-private:
-    std::filesystem::path path_;
-};
 
 // A new file each time: some file systems write out at once what replaces the content of an old
 // one.
