@@ -13,15 +13,9 @@ class Explain : public Program {
 protected:
     // Statistics of a run of three blocks, in s.json.
     void measure() {
-        std::string text;
-        for (int i = 0; i < 3000; ++i) {
-            text += "line " + std::to_string(i * 7919 % 1000) + " of the text\n";
-        }
-        write("text.txt", text);
-        write("run.toml",
-              "[model]\nhidden_size = 32\nintermediate_size = 64\nlayers = 3\nheads = 2\n"
-              "[data]\npath = \"text.txt\"\ntokenizer = \"bytes\"\n"
-              "[train]\nsteps = 4\nbatch_size = 4\nseq_len = 32\neval_batches = 1\n");
+        write("run.toml", tiny_config() +
+                              "[train]\nsteps = 4\nbatch_size = 4\nseq_len = 32\n"
+                              "eval_batches = 1\n");
         const Call trained = run("train run.toml --set run.dir=r");
         ASSERT_EQ(trained.exit_code, 0) << trained.err;
         const Call planned =

@@ -18,19 +18,14 @@ class PlanVerb : public Program {
 protected:
     // A run of 6 steps with at least 2 plans.
     void train_tiny_run(const std::string& dir, const std::string& extra = "") {
-        std::string text;
-        for (int i = 0; i < 3000; ++i) {
-            text += "line " + std::to_string(i * 7919 % 1000) + " of the text\n";
-        }
-        write("text.txt", text);
         write("run.toml",
-              "[model]\nhidden_size = 32\nintermediate_size = 64\nlayers = 3\nheads = 2\n"
-              "[data]\npath = \"text.txt\"\ntokenizer = \"bytes\"\n"
-              "[train]\nsteps = 6\nbatch_size = 4\nseq_len = 32\neval_every = 3\neval_batches = 1\n"
-              "[precision]\nrecipe = \"snip\"\n"
-              "[precision.snip]\ntarget = 0.5\nupdate_interval = 2\nswap_delay = 1\n"
-              "warmup_steps = 1\nfreeze_fraction = 0.0\n"
-              "[checkpoint]\nevery = 3\n");
+              tiny_config() +
+                  "[train]\nsteps = 6\nbatch_size = 4\nseq_len = 32\n"
+                  "eval_every = 3\neval_batches = 1\n"
+                  "[precision]\nrecipe = \"snip\"\n"
+                  "[precision.snip]\ntarget = 0.5\nupdate_interval = 2\nswap_delay = 1\n"
+                  "warmup_steps = 1\nfreeze_fraction = 0.0\n"
+                  "[checkpoint]\nevery = 3\n");
         const Call call = run("train run.toml --set run.dir=" + dir + " " + extra);
         ASSERT_EQ(call.exit_code, 0) << call.err << call.out;
     }

@@ -60,6 +60,17 @@ protected:
     void write(const std::string& name, const std::string& content) const {
         std::ofstream(path(name), std::ios::binary) << content;
     }
+    // Text for the smallest runs, and the sections of their configuration that name it and the
+    // model: text.txt and "[model] ... [data] ...".
+    std::string tiny_config() const {
+        std::string text;
+        for (int i = 0; i < 3000; ++i) {
+            text += "line " + std::to_string(i * 7919 % 1000) + " of the text\n";
+        }
+        write("text.txt", text);
+        return "[model]\nhidden_size = 32\nintermediate_size = 64\nlayers = 3\nheads = 2\n"
+               "[data]\npath = \"text.txt\"\ntokenizer = \"bytes\"\n";
+    }
     // Files and folders the program left in its working folder.
     std::size_t file_count() const {
         std::size_t count = 0;

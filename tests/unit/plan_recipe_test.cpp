@@ -12,7 +12,7 @@ namespace subbyte::plan {
 namespace {
 
 std::string text(const std::string& recipe, Slot slot, bool b) {
-    const SlotRecipe& operands = find_recipe(recipe)[slot];
+    const SlotRecipe operands = find_recipe(recipe)[slot];
     return formats::to_string(b ? operands.b : operands.a);
 }
 
