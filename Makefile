@@ -10,11 +10,10 @@ JOBS ?= $(shell awk -v cores=$$(nproc) '/MemAvailable/ { n = int($$2 / 1.5e6); \
     print n < 1 ? 1 : (n < cores ? n : cores) }' /proc/meminfo)
 PREFIX ?= /usr/local
 PRESET ?= release
-LINT = fast
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-9s %s\n", $$1, $$2 }'
-	@echo "  variables: JOBS=$(JOBS) PRESET=$(PRESET) (debug asan tsan) PREFIX=$(PREFIX) LINT=$(LINT) (all)"
+	@echo "  variables: JOBS=$(JOBS) PRESET=$(PRESET) (debug asan tsan) PREFIX=$(PREFIX)"
 
 setup: ## install what is missing: system packages, LibTorch
 	@scripts/setup.sh
@@ -45,9 +44,9 @@ format: ## put the sources into the project's layout
 	@scripts/setup.sh lint
 	@scripts/lint.sh format
 
-lint: ## layout, layers, clang-tidy (LINT=all: also the folders that include LibTorch)
+lint: ## layers, layout, clang-tidy
 	@scripts/setup.sh test lint
-	@scripts/lint.sh $(LINT)
+	@scripts/lint.sh
 
 install: build ## the program, headers and libraries into PREFIX
 	@cmake --build --preset $(PRESET) -j $(JOBS)

@@ -29,7 +29,7 @@ struct MemoryShape {
     std::int64_t rows = 0;  // tokens of a micro-batch
     bool recompute = false;
     bool in_backward = false;  // gradients are released one by one
-    double states = 0;  // bytes of the optimizer's state that do not exist yet
+    double states = 0;         // bytes of the optimizer's state that do not exist yet
 };
 
 MemoryPlan plan_memory(const models::LlamaConfig& config, const nn::Precision& precision,

@@ -82,7 +82,8 @@ TEST(RecomputeObservers, StatisticsSeeEachLayerOnce) {
         EXPECT_EQ(seen[0][i].x, seen[1][i].x) << i;
         EXPECT_EQ(seen[0][i].g, seen[1][i].g) << i;
         EXPECT_EQ(seen[0][i].errors.at("fp4").first_order, seen[1][i].errors.at("fp4").first_order);
-        EXPECT_EQ(seen[0][i].errors.at("fp4").output->tokens > 0, f.precision->table()[i].candidate);
+        EXPECT_EQ(seen[0][i].errors.at("fp4").output->tokens > 0,
+                  f.precision->table()[i].candidate);
         EXPECT_EQ(seen[0][i].errors.at("fp4").output->tokens,
                   seen[1][i].errors.at("fp4").output->tokens);
     }

@@ -78,7 +78,8 @@ TEST(PlanModel, SeventyBillionParametersTakeLittleTime) {
 }
 
 TEST(PlanModel, EveryStageReachesTheTarget) {
-    const ModelPlan plan = plan_model(config_of("llama-70b", {"precision.snip.target=0.5"}), in_stages(8));
+    const ModelPlan plan =
+        plan_model(config_of("llama-70b", {"precision.snip.target=0.5"}), in_stages(8));
     ASSERT_EQ(plan.stages.size(), 8u);
     for (const StagePlan& stage : plan.stages) {
         EXPECT_GE(stage.fp4_share, 0.5 - 1e-9);
