@@ -100,5 +100,45 @@ TEST(GemmThreads, ResultsDoNotDependOnHowTasksAreDealt) {
     }
 }
 
+// Operands so large that tasks are cut in every way there is (B small, A small, both large): rows
+// and columns of the product are what a GEMM of these rows and columns alone gives.
+TEST(GemmThreads, LargeProductsAreThoseOfTheirParts) {
+    const auto part = [](const Operand& whole, std::int64_t first, std::int64_t count,
+                         std::int64_t k) {
+        Operand some;
+        const std::int64_t bytes = k / 2, tiles = k / 128;
+        some.codes.assign(whole.codes.begin() + first * bytes,
+                          whole.codes.begin() + (first + count) * bytes);
+        some.scales.assign(whole.scales.begin() + first * tiles,
+                           whole.scales.begin() + (first + count) * tiles);
+        some.levels = whole.levels;
+        return some;
+    };
+    const QuantSpec spec = parse_spec("e2m1:1x128:f32");
+    for (const Shape& s : {Shape{100, 20100, 512}, Shape{20100, 100, 512}, Shape{1130, 1170, 4608},
+                           Shape{60, 1100, 4608}}) {
+        Operand a = pack(values(s.m * s.k, 1), s.m, s.k, spec);
+        Operand b = pack(values(s.n * s.k, 2), s.n, s.k, spec);
+        for (const KernelUnderTest& kernel : kKernels) {
+            if (!available(kernel.name)) continue;
+            const std::vector<float> whole = multiply(s, spec, a, spec, b, kernel.name);
+            const std::int64_t row = s.m - 13, col = s.n - 45;
+            for (const auto& [i, j] :
+                 {std::pair{row, col}, {std::int64_t{0}, col}, {row / 2, 7L}}) {
+                Operand some_a = part(a, i, 13, s.k), some_b = part(b, j, 45, s.k);
+                const std::vector<float> d =
+                    multiply({13, 45, s.k}, spec, some_a, spec, some_b, kernel.name);
+                for (std::int64_t r = 0; r < 13; ++r) {
+                    for (std::int64_t c = 0; c < 45; ++c) {
+                        ASSERT_EQ(whole[static_cast<std::size_t>((i + r) * s.n + j + c)],
+                                  d[static_cast<std::size_t>(r * 45 + c)])
+                            << kernel.name << " " << s.m << "x" << s.n << " " << i << " " << j;
+                    }
+                }
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace subbyte::kernels
