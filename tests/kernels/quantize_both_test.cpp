@@ -4,6 +4,7 @@
 // A matrix and its transpose quantised in one pass, against the reference, bit by bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <vector>
@@ -81,6 +82,61 @@ TEST(QuantizeBoth, EveryPairGivesTheBitsOfTheReference) {
     for (const std::string& a : specs) {
         expect_both_equal({x.data(), 301, 150, 1, 301}, a, specs[0]);
     }
+}
+
+// What is computed piece by piece is what the whole matrices give.
+void expect_computed_equal(std::int64_t rows, std::int64_t cols, const std::string& rows_text,
+                           const std::string& columns_text, std::size_t count) {
+    const std::vector<float> x[] = {ordinary_matrix(rows * cols, 1),
+                                    ordinary_matrix(rows * cols, 2)};
+    const ComputedMatrices computed{
+        rows, cols,
+        [&](const ComputedMatrices::Piece& piece, float* const out[], std::int64_t stride) {
+            for (std::size_t i = 0; i < count; ++i) {
+                for (std::int64_t r = piece.row0; r < piece.row1; ++r) {
+                    std::copy(x[i].begin() + r * cols + piece.col0,
+                              x[i].begin() + r * cols + piece.col1,
+                              out[i] + (r - piece.row0) * stride);
+                }
+            }
+        }};
+    const QuantSpec by_row = parse_spec(rows_text), by_column = parse_spec(columns_text);
+    for (const std::string& kernel : all_kernels()) {
+        const Forced forced(kernel);
+        std::vector<Packed> actual, expected;
+        for (std::size_t i = 0; i < count; ++i) {
+            for (std::vector<Packed>* packed : {&actual, &expected}) {
+                packed->emplace_back(by_row, rows, cols);
+                packed->emplace_back(by_column, cols, rows);
+            }
+        }
+        std::vector<QuantizeTargets> targets;
+        for (std::size_t i = 0; i < count; ++i) {
+            targets.push_back({{by_row, kNoise, actual[2 * i].view()},
+                               {by_column, kOtherNoise, actual[2 * i + 1].view()}});
+            quantize_both(contiguous(x[i], rows, cols), {by_row, kNoise, expected[2 * i].view()},
+                          {by_column, kOtherNoise, expected[2 * i + 1].view()});
+        }
+        quantize_computed(computed, targets);
+        for (std::size_t i = 0; i < actual.size(); ++i) {
+            expect_same(actual[i], expected[i],
+                        kernel + " " + rows_text + " " + columns_text + " " + std::to_string(i));
+        }
+    }
+}
+
+TEST(QuantizeBoth, ComputedMatricesGiveTheBitsOfStoredOnes) {
+    for (const char* rows :
+         {"fp4:sr", "nvfp4:sr", "int8:128x128:f32", "bf16", "nvfp4:rht64fresh:sr", "e4m3:row:f32",
+          "int8:2x2000:f32", "e5m2:tensor:f32", "nf4:1x64:f32"}) {
+        for (const char* columns : {"fp4", "nvfp4:sr", "e4m3:128x128:f32", "int8:row:f32"}) {
+            expect_computed_equal(150, 301, rows, columns, 1);
+            expect_computed_equal(300, 1100, rows, columns, 2);
+            expect_computed_equal(1, 40, rows, columns, 2);
+        }
+    }
+    expect_computed_equal(0, 5, "fp4", "fp8", 1);
+    expect_computed_equal(5, 0, "nvfp4", "fp8", 2);
 }
 
 TEST(QuantizeBoth, WideAndTallMatricesAreCutIntoRegions) {

@@ -37,10 +37,10 @@ TEST(KernelChoice, ForcedKernelsRunAndUnknownOnesAreErrors) {
 
 TEST(KernelChoice, SpecsWithoutVectorLoopsRunOnTheReferenceAndSayWhy) {
     const std::vector<float> x = ordinary_matrix(5 * 70);
-    for (const char* text :
-         {"e3m4fn:1x32:e8m0/rceil", "nf4:1x64:f32", "lns8:row:f32", "e5m1:1x16:f32", "fp4:sr7",
-          "nvfp4:4over6:zero", "nvfp4:torchao", "e2m1:1x16:ue4m3:ggml", "e2m1:row:ue4m3+f32:4over6",
-          "e2m1:1x16:ue4m3+f32@1x64:rht64:mseden", "int8:row:f32:recip"}) {
+    for (const char* text : {"e3m4fn:1x32:e8m0/rceil", "nf4:1x64:f32:sr", "lns8:row:f32:sr",
+                             "e5m1:1x16:f32", "fp4:sr7", "nvfp4:4over6:zero", "nvfp4:torchao",
+                             "e2m1:1x16:ue4m3:ggml", "e2m1:row:ue4m3+f32:4over6",
+                             "e2m1:1x16:ue4m3+f32@1x64:rht64:mseden", "int8:row:f32:recip"}) {
         const QuantSpec spec = parse_spec(text);
         for (const auto& candidates : {explain_quantize(spec, false), explain_dequantize(spec)}) {
             for (const Candidate& candidate : candidates) {

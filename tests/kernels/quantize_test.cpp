@@ -27,6 +27,13 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kFltMax = std::numeric_limits<float>::max();
 
+// Logarithms and tables; they have no vector loops for stochastic rounding.
+const std::vector<std::string>& table_elements() {
+    static const std::vector<std::string> names{"nf4",       "lns8",     "lns4",    "dynamic8",
+                                                "udynamic8", "dynamic4", "ulinear4"};
+    return names;
+}
+
 std::vector<std::string> all_specs() {
     std::vector<std::string> specs{"fp32", "bf16", "bf16:sr"};
     const std::vector<std::string> scales{"f32",       "e8m0/floor", "e8m0/ceil", "e8m0/rceil",
@@ -73,6 +80,18 @@ std::vector<std::string> all_specs() {
             specs.push_back(std::string(element) + rest);
         }
     }
+    for (const std::string& element : table_elements()) {
+        for (const char* tile : {"tensor", "row", "1x16", "1x128", "16x16", "1x5", "3x7"}) {
+            for (const std::string& scale : scales) {
+                specs.push_back(element + ":" + tile + ":" + scale);
+            }
+        }
+        for (const char* rest : {":1x64:f32:away", ":1x64:f32:zero", ":1x64:f32:up",
+                                 ":row:f32:down", ":1x32:e8m0/floor:up", ":1x16:ue4m3+f32:down",
+                                 ":1x5:ue5m3:away", ":1x128:f32:rht64", ":1x16:ue4m3+f32:guard"}) {
+            specs.push_back(element + rest);
+        }
+    }
     return specs;
 }
 
@@ -92,11 +111,48 @@ TEST(QuantizeKernels, EveryRowLengthUpTo300) {
         for (const char* spec :
              {"fp8", "fp4:sr", "int8:1x128:f32:sr", "int4:1x32:e8m0", "nvfp4:sr", "e5m2:row:f32",
               "bf16:sr", "fp32", "mxfp6e2m3:sr", "e3m2:row:f32:rht64", "nvfp4:rht16:sr8",
-              "int8:1x16:f32:rht128fresh"}) {
+              "int8:1x16:f32:rht128fresh", "nf4:1x64:f32", "lns8:row:f32", "dynamic8:1x256:f32"}) {
             for (std::int64_t cols = 0; cols <= 300; ++cols) {
                 expect_equal(contiguous(x, 3, cols), spec, kernel, "length");
                 if (HasFailure()) return;
             }
+        }
+    }
+}
+
+// Around every value and every border between two codes, and on a grid over the whole range.
+TEST(QuantizeKernels, EveryBorderOfATableIsWhereTheReferenceHasIt) {
+    for (const std::string& name : table_elements()) {
+        const formats::ElementFormat& element = *formats::find_element(name);
+        std::vector<float> x;
+        const auto around = [&](float value) {
+            float low = value, high = value;
+            x.push_back(value);
+            for (int ulps = 0; ulps < 3; ++ulps) {
+                low = std::nextafter(low, -2.0f);
+                high = std::nextafter(high, 2.0f);
+                x.push_back(low);
+                x.push_back(high);
+            }
+        };
+        std::vector<float> values;
+        for (std::uint32_t code = 0; code < 1u << element.bits; ++code) {
+            values.push_back(formats::decode(element, code));
+        }
+        std::sort(values.begin(), values.end());
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            around(values[i]);
+            if (i > 0) around((values[i] + values[i - 1]) / 2.0f);
+        }
+        for (int i = -20000; i <= 20000; ++i) x.push_back(static_cast<float>(i) / 20000.0f);
+        for (int i = 0; i < 30000; ++i) x.push_back(std::exp2(static_cast<float>(i) / -1000.0f));
+        for (float& value : x) value = std::clamp(value, -1.0f, 1.0f);
+        x.push_back(-0.0f);
+        x.push_back(1.0f);  // makes the scale of the row 1
+        for (const char* rest :
+             {":row:f32", ":row:f32:away", ":row:f32:zero", ":row:f32:up", ":row:f32:down"}) {
+            expect_all_equal(contiguous(x, 1, static_cast<std::int64_t>(x.size())), name + rest,
+                             "borders");
         }
     }
 }
@@ -331,10 +387,12 @@ TEST(QuantizeKernels, FlushToZeroOfTheCallerChangesNothing) {
 TEST(DequantizeKernels, EveryCodeDecodes) {
     for (const std::string& kernel : vector_kernels()) {
         const Forced forced(kernel);
-        for (const char* element :
-             {"e4m3", "e5m2", "e2m1", "int8", "int4", "e2m3", "e3m2", "e3m4", "mxint8"}) {
+        std::vector<std::string> elements{"e4m3", "e5m2", "e2m1", "int8",  "int4",
+                                          "e2m3", "e3m2", "e3m4", "mxint8"};
+        elements.insert(elements.end(), table_elements().begin(), table_elements().end());
+        for (const std::string& element : elements) {
             for (std::int64_t shift : {0, 1, 5}) {
-                const QuantSpec spec = parse_spec(std::string(element) + ":1x7:f32");
+                const QuantSpec spec = parse_spec(element + ":1x7:f32");
                 const std::int64_t cols = 256 + shift;
                 Packed packed(spec, 1, cols);
                 for (std::size_t i = 0; i < packed.codes.size(); ++i) {

@@ -23,9 +23,10 @@ struct Chunking {
     std::int64_t down = 0, across = 0;  // number of chunks
     bool local = true;
 
-    Chunking(const formats::MatrixView& source, const formats::QuantSpec& spec,
-             const formats::TileGrid& grid) {
-        const bool transposed = source.col_stride != 1;
+    // Full chunks are about `most_cols` wide.
+    Chunking(std::int64_t matrix_rows, std::int64_t matrix_cols, bool transposed,
+             const formats::QuantSpec& spec, const formats::TileGrid& grid,
+             std::int64_t most_cols) {
         local = spec.is_scaled() && !spec.second_level && grid.tile_cols <= kChunkColumns &&
                 grid.tile_rows * grid.tile_cols <= 2 * kChunkElements;
         const std::int64_t least = transposed ? kTransposedRows : kChunkRows;
@@ -37,10 +38,10 @@ struct Chunking {
         const std::int64_t unit_cols = whole ? std::lcm(grid.tile_cols, groups) : groups;
         rows = unit_rows * std::max<std::int64_t>(1, least / unit_rows);
         const std::int64_t most = std::min(
-            kChunkColumns, transposed ? kTransposedElements / rows : kChunkElements / unit_rows);
+            most_cols, transposed ? kTransposedElements / rows : kChunkElements / unit_rows);
         cols = unit_cols * std::max<std::int64_t>(1, most / unit_cols);
-        down = (source.rows + rows - 1) / rows;
-        across = (source.cols + cols - 1) / cols;
+        down = (matrix_rows + rows - 1) / rows;
+        across = (matrix_cols + cols - 1) / cols;
     }
 };
 

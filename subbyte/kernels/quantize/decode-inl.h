@@ -9,14 +9,29 @@
 #include <cstdint>
 #include <cstring>
 
+#include "subbyte/kernels/quantize/code_cells.h"
 #include "subbyte/kernels/quantize/spans-inl.h"
 
 namespace subbyte::kernels {
 namespace {
 
+// The values of all codes of E: constants, or those of the reference.
+template <class E>
+inline const float* code_values_of() {
+    if constexpr (kIsTable<E>) {
+        static const float* const values = decoded_codes(E::kName);
+        return values;
+    } else {
+        return E::kValues;
+    }
+}
+
 template <class E>
 inline F decode_bytes(const std::uint8_t* codes) {
-    if constexpr (E::kInteger) {
+    if constexpr (kIsTable<E>) {
+        const auto* const table = reinterpret_cast<const std::uint32_t*>(code_values_of<E>());
+        return floats(gather<1>(table, load_bytes(codes)));
+    } else if constexpr (E::kInteger) {
         const F integer = int8_to_float(codes);
         if constexpr (E::kUnit == 1.0f) return integer;
         return mul(integer, set(E::kUnit));
@@ -58,9 +73,10 @@ inline void decode_tile(const std::uint8_t* row, std::int64_t col, std::int64_t 
     const F s = set(scale), g = set(global);
     std::int64_t c = 0;
     if constexpr (E::kBits == 4) {
-        const NibbleTable table(E::kValues);
+        const float* const values = code_values_of<E>();
+        const NibbleTable table(values);
         if (col % 2 != 0 && count > 0) {
-            out[c++] = (E::kValues[row[col / 2] >> 4] * scale) * global;
+            out[c++] = (values[row[col / 2] >> 4] * scale) * global;
         }
         const std::uint8_t* const codes = row + (col + c) / 2;
         const std::int64_t start = c;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "subbyte/kernels/quantize/code_cells.h"
 #include "subbyte/kernels/quantize/spans-inl.h"
 
 namespace subbyte::kernels {
@@ -68,6 +69,16 @@ enum class Round { kNearest, kNoise16, kNoise8, kAway, kZero, kUp, kDown };
 
 constexpr int noise_bits(Round round) {
     return round == Round::kNoise16 ? 16 : round == Round::kNoise8 ? 8 : 0;
+}
+
+constexpr formats::Rounding element_rounding(Round round) {
+    switch (round) {
+        case Round::kAway: return formats::Rounding::kNearestAway;
+        case Round::kZero: return formats::Rounding::kTowardZero;
+        case Round::kUp: return formats::Rounding::kUp;
+        case Round::kDown: return formats::Rounding::kDown;
+        default: return formats::Rounding::kNearestEven;
+    }
 }
 
 // encode_magnitude() for a rounding of the last kind. The nearest neighbour is as there a float
@@ -193,6 +204,64 @@ void encode_row(const float* x, const RowSpan& span, const TileFactors& tiles,
                 break;
         }
     });
+}
+
+// Codes of elements that are tables, in any of these roundings but the stochastic ones.
+inline I encode_by_cell(const CodeCells& cells, F y, I x) {
+    const I zero = equal(and_(x, set(kMagnitude)), set(0u));  // whatever it was multiplied by
+    const I m = merge(zero, set(0u), bits(min(y, set(CodeCells::kMax))));
+    const I lowest = set(CodeCells::kLowest);
+    const I half = and_(sign_mask(x), set(CodeCells::kHalf));
+    const I index = add(sub(max_unsigned(shift_right<CodeCells::kShift>(m), lowest), lowest), half);
+    const I threshold = gather<2>(&cells.cell[0].threshold, index);
+    const I codes = gather<2>(&cells.cell[0].codes, index);
+    return and_(merge(greater(threshold, m), codes, shift_right<8>(codes)), set(0xFFu));
+}
+
+template <Scaling kScaling>
+void encode_tile_by_cells(const CodeCells& cells, const float* x, std::int64_t count,
+                          const TileFactors& tiles, std::int64_t tile, std::uint8_t* codes) {
+    for (std::int64_t c = 0; c < count; c += kLanes) {
+        const std::int64_t n = smaller(kLanes, count - c);
+        const F value = n == kLanes ? load(x + c) : load_first(x + c, n);
+        const F a = floats(and_(bits(value), set(kMagnitude)));
+        const I code =
+            encode_by_cell(cells, scale_magnitude<kScaling>(a, tiles, tile), bits(value));
+        std::uint8_t some[kLanes];
+        store_bytes(n == kLanes ? codes + c : some, code);
+        if (n < kLanes) std::memcpy(codes + c, some, static_cast<std::size_t>(n));
+    }
+}
+
+void encode_row_by_cells(const CodeCells& cells, const float* x, const RowSpan& span,
+                         const TileFactors& tiles, std::uint8_t* codes) {
+    for_tiles(span, [&](std::int64_t tile, std::int64_t begin, std::int64_t end) {
+        const auto encode = [&]<Scaling kScaling>() {
+            encode_tile_by_cells<kScaling>(cells, x + begin, end - begin, tiles, tile,
+                                           codes + begin);
+        };
+        switch (tiles.scaling[tile]) {
+            case Scaling::kZero:
+                std::memset(codes + begin, 0, static_cast<std::size_t>(end - begin));
+                break;
+            case Scaling::kMultiply: encode.template operator()<Scaling::kMultiply>(); break;
+            case Scaling::kMultiplyThreeQuarters:
+                encode.template operator()<Scaling::kMultiplyThreeQuarters>();
+                break;
+            // Rounding up and down sees the smallest quotient, which the other way may lose.
+            case Scaling::kDivide:
+            case Scaling::kDivideByReciprocal:
+                encode.template operator()<Scaling::kDivide>();
+                break;
+        }
+    });
+}
+
+template <class E, Round kRound>
+void encode_table_row(const float* x, const RowSpan& span, const TileFactors& tiles,
+                      const std::uint16_t*, std::uint8_t* codes) {
+    static const CodeCells& cells = code_cells(E::kName, element_rounding(kRound));
+    encode_row_by_cells(cells, x, span, tiles, codes);
 }
 
 void pack_nibbles_row(const std::uint8_t* codes, std::int64_t count, std::uint8_t* packed) {

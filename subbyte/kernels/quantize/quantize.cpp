@@ -36,7 +36,11 @@ Refusal vector_refusal(const QuantSpec& spec) {
     };
     if (!spec.is_scaled()) return {};
     if (element_index(*spec.element) < 0) return only_reference(spec.element->name);
-    if (rounding_index(spec) < 0) return only_reference("this rounding");
+    const bool table = spec.element->kind == formats::ElementKind::kTable ||
+                       spec.element->kind == formats::ElementKind::kLog;
+    if (rounding_index(spec) < 0 || (table && spec.stochastic())) {
+        return only_reference("this rounding");
+    }
     if (spec.order != formats::ScaleOrder::kStandard && spec.order != formats::ScaleOrder::kTeB) {
         return only_reference("this order of operations");
     }
@@ -130,6 +134,35 @@ void quantize_both(const MatrixView& source, const QuantizeTarget& rows,
     }
     a.run(source, rows.spec, rows.noise, rows.packed);
     b.run(turned, columns.spec, columns.noise, columns.packed);
+}
+
+void quantize_computed(const ComputedMatrices& source, std::span<const QuantizeTargets> targets) {
+    const RowOps* ops = nullptr;
+    bool same = true;
+    for (const QuantizeTargets& target : targets) {
+        for (const QuantizeTarget* copy : {&target.rows, &target.columns}) {
+            const bool turned = copy == &target.columns;
+            check("quantize", copy->spec, turned ? source.cols : source.rows,
+                  turned ? source.rows : source.cols, copy->packed, &source);
+            const auto& kernel = choose("quantize", quantize_kernels(), {copy->spec, turned});
+            const RowOps* const own = kernel.isa == Isa::kReference ? nullptr
+                                      : kernel.isa == Isa::kAvx512  ? &avx512_row_ops()
+                                                                    : &avx2_row_ops();
+            same = same && own != nullptr && (ops == nullptr || ops == own);
+            ops = own;
+        }
+    }
+    if (same && quantize_computed_tiled(*ops, source, targets)) return;
+    // As a whole, then.
+    const std::int64_t size = source.rows * source.cols;
+    std::vector<float> values(static_cast<std::size_t>(size) * targets.size());
+    float* const out[] = {values.data(),
+                          values.data() + static_cast<std::size_t>(size) * (targets.size() - 1)};
+    source.compute({0, source.rows, 0, source.cols}, out, source.cols);
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+        quantize_both({out[i], source.rows, source.cols, source.cols, 1}, targets[i].rows,
+                      targets[i].columns);
+    }
 }
 
 void dequantize(const PackedView& packed, const QuantSpec& spec, std::int64_t rows,

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "subbyte/formats/quantize_reference.h"
@@ -31,6 +33,26 @@ void quantize_both(const formats::MatrixView& source, const QuantizeTarget& rows
 inline formats::MatrixView transposed(const formats::MatrixView& m) {
     return {m.data, m.cols, m.rows, m.col_stride, m.row_stride};
 }
+
+// One or two matrices that are computed where they are quantised and never stored as a whole.
+struct ComputedMatrices {
+    std::int64_t rows = 0, cols = 0;
+
+    // Writes rows [row0, row1) x columns [col0, col1) of each matrix to out[0], out[1], rows
+    // `stride` apart. Called from several threads, for some pieces twice; the values must not
+    // depend on the cut.
+    struct Piece {
+        std::int64_t row0, row1, col0, col1;
+    };
+    std::function<void(const Piece& piece, float* const out[], std::int64_t stride)> compute;
+};
+
+struct QuantizeTargets {
+    QuantizeTarget rows, columns;
+};
+
+// The bits and errors of quantize_both() on each matrix; `targets` says how many there are.
+void quantize_computed(const ComputedMatrices& source, std::span<const QuantizeTargets> targets);
 
 // Same for the inverse. `out` is rows x cols, contiguous.
 void dequantize(const formats::PackedView& packed, const formats::QuantSpec& spec,

@@ -20,7 +20,6 @@
 namespace subbyte::kernels {
 namespace {
 
-using formats::MatrixView;
 using formats::PackedView;
 using formats::QuantSpec;
 using formats::ScaleFormat;
@@ -34,7 +33,7 @@ std::size_t tile_room(std::int64_t count) {
 }
 
 struct Workspace {
-    AlignedBuffer<float> values;
+    AlignedBuffer<float> values, computed;
     AlignedBuffer<std::uint8_t> codes;
     AlignedBuffer<std::uint16_t> noise;
     AlignedBuffer<std::uint32_t> amax;
@@ -73,20 +72,34 @@ formats::SignBits signs_of(const QuantizeTarget& target) {
     return target.spec.rotation.fresh ? formats::fresh_signs(target.noise) : formats::fixed_signs();
 }
 
+// The part of a source that is at hand: what is at (row, col) and behind.
+struct SourcePiece {
+    const float* data = nullptr;
+    std::int64_t row = 0, col = 0;
+    std::int64_t row_stride = 0, col_stride = 1;
+
+    const float* at(std::int64_t r, std::int64_t c) const {
+        return data + (r - row) * row_stride + (c - col) * col_stride;
+    }
+    SourcePiece turned() const { return {data, col, row, col_stride, row_stride}; }
+};
+
 // The copy, chunk by chunk in any order and from any thread.
 class Quantizer {
 public:
-    // Of a source that is not empty.
-    Quantizer(const RowOps& ops, const MatrixView& source, const QuantizeTarget& target)
+    // Of a source that is not empty; of its chunks `most_cols` are as wide as that, about.
+    Quantizer(const RowOps& ops, std::int64_t rows, std::int64_t cols, bool transposed_source,
+              const QuantizeTarget& target, std::int64_t most_cols = kChunkColumns)
         : ops_(ops),
-          source_(source),
+          rows_(rows),
+          cols_(cols),
           spec_(target.spec),
           noise_(target.noise),
           packed_(target.packed),
-          grid_(spec_.tile, source.rows, source.cols),
-          chunks_(source, spec_, grid_),
-          stride_(formats::row_bytes(spec_, source.cols)),
-          scaler_(ops, spec_, grid_, source.rows, source.cols),
+          grid_(spec_.tile, rows, cols),
+          chunks_(rows, cols, transposed_source, spec_, grid_, most_cols),
+          stride_(formats::row_bytes(spec_, cols)),
+          scaler_(ops, spec_, grid_, rows, cols),
           rotation_(row_rotation(spec_.rotation, signs_of(target))) {}
 
     const Chunking& chunks() const { return chunks_; }
@@ -94,16 +107,16 @@ public:
     // The first pass, where tiles may span chunks: their amax, and in the end the second level.
     bool needs_amax() const { return spec_.is_scaled() && !chunks_.local; }
     void start_amax() { amax_.assign(static_cast<std::size_t>(grid_.count()), 0); }
-    void find_amax(std::int64_t index) {
-        const bool down = source_.row_stride == 1 && source_.col_stride != 1 && rotation_.size == 0;
-        down ? amax_down_chunk(place_chunk(index)) : amax_chunk(load_chunk(index));
+    void find_amax(std::int64_t index, const SourcePiece& source) {
+        const bool down = source.row_stride == 1 && source.col_stride != 1 && rotation_.size == 0;
+        down ? amax_down_chunk(place_chunk(index), source) : amax_chunk(load_chunk(index, source));
     }
     void finish_amax() {
         if (spec_.second_level) scaler_.find_levels(amax_, packed_.global_scale);
     }
 
-    void quantize_chunk(std::int64_t index) {
-        const Chunk chunk = load_chunk(index);
+    void quantize_chunk(std::int64_t index, const SourcePiece& source) {
+        const Chunk chunk = load_chunk(index, source);
         if (!spec_.is_scaled()) {
             for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) encode_unscaled(chunk, r);
             return;
@@ -138,32 +151,31 @@ private:
         Chunk chunk{};
         chunk.row0 = index / chunks_.across * chunks_.rows;
         chunk.col0 = index % chunks_.across * chunks_.cols;
-        chunk.row1 = std::min(source_.rows, chunk.row0 + chunks_.rows);
-        chunk.col1 = std::min(source_.cols, chunk.col0 + chunks_.cols);
+        chunk.row1 = std::min(rows_, chunk.row0 + chunks_.rows);
+        chunk.col1 = std::min(cols_, chunk.col0 + chunks_.cols);
         return chunk;
     }
 
     // The values of a chunk, copied row-major when the source's columns are strided or rotated.
-    Chunk load_chunk(std::int64_t index) const {
+    Chunk load_chunk(std::int64_t index, const SourcePiece& source) const {
         Chunk chunk = place_chunk(index);
-        const float* const first =
-            source_.data + chunk.row0 * source_.row_stride + chunk.col0 * source_.col_stride;
-        if (source_.col_stride == 1 && rotation_.size == 0) {
+        const float* const first = source.at(chunk.row0, chunk.col0);
+        if (source.col_stride == 1 && rotation_.size == 0) {
             chunk.values = first;
-            chunk.stride = source_.row_stride;
+            chunk.stride = source.row_stride;
             return chunk;
         }
         const std::int64_t rows = chunk.row1 - chunk.row0, cols = chunk.cols();
         chunk.stride = (cols + 15) / 16 * 16 + 16;
         float* const copy =
             workspace().values.reserve(static_cast<std::size_t>(rows * chunk.stride));
-        if (source_.row_stride == 1) {
-            ops_.transpose(first, source_.col_stride, rows, cols, copy, chunk.stride);
+        if (source.row_stride == 1) {
+            ops_.transpose(first, source.col_stride, rows, cols, copy, chunk.stride);
         } else {
             for (std::int64_t r = 0; r < rows; ++r) {
                 for (std::int64_t c = 0; c < cols; ++c) {
                     copy[r * chunk.stride + c] =
-                        first[r * source_.row_stride + c * source_.col_stride];
+                        first[r * source.row_stride + c * source.col_stride];
                 }
             }
         }
@@ -190,14 +202,13 @@ private:
     }
 
     // The same for a transposed source, without turning it over.
-    void amax_down_chunk(const Chunk& chunk) {
+    void amax_down_chunk(const Chunk& chunk, const SourcePiece& source) {
         const std::int64_t rows = chunk.row1 - chunk.row0;
         for (std::int64_t c = chunk.col0; c < chunk.col1;) {
             const std::int64_t tile = c / grid_.tile_cols;
             const std::int64_t end = std::min(chunk.col1, (tile + 1) * grid_.tile_cols);
             std::uint32_t* const local = workspace().zero_amax(rows);
-            ops_.amax_columns(source_.data + chunk.row0 + c * source_.col_stride,
-                              source_.col_stride, rows, end - c, local);
+            ops_.amax_columns(source.at(chunk.row0, c), source.col_stride, rows, end - c, local);
             for (std::int64_t r = 0; r < rows; ++r) {
                 const std::int64_t tile_row = (chunk.row0 + r) / grid_.tile_rows;
                 raise(amax_[static_cast<std::size_t>(tile_row * grid_.grid_cols + tile)], local[r]);
@@ -335,7 +346,7 @@ private:
             const auto correction = static_cast<float>(products > 0.0 ? squares / products : 1.0);
             for (std::int64_t c = group; c < end; c += width) {
                 if (tiles.scaling[c / width] == Scaling::kZero) continue;
-                const auto element = static_cast<std::uint64_t>(r * source_.cols + chunk.col0 + c);
+                const auto element = static_cast<std::uint64_t>(r * cols_ + chunk.col0 + c);
                 packed_.scale_codes[first + c / width] = formats::encode_scale(
                     spec_.scale, tiles.scale[c / width] * correction,
                     formats::Rounding::kStochastic, noise_bits16(noise_, element));
@@ -346,7 +357,7 @@ private:
     // Noise of the elements of one row of the chunk; nullptr when rounding needs none.
     const std::uint16_t* row_noise(const Chunk& chunk, std::int64_t r) const {
         if (!spec_.stochastic()) return nullptr;
-        const auto element = static_cast<std::uint64_t>(r * source_.cols + chunk.col0);
+        const auto element = static_cast<std::uint64_t>(r * cols_ + chunk.col0);
         const std::uint64_t block = element / 8;
         const auto blocks = static_cast<std::int64_t>(
             (element + static_cast<std::uint64_t>(chunk.cols()) + 7) / 8 - block);
@@ -387,7 +398,7 @@ private:
     }
 
     const RowOps& ops_;
-    const MatrixView source_;
+    const std::int64_t rows_, cols_;
     const QuantSpec& spec_;
     const NoiseAddress& noise_;
     const PackedView& packed_;

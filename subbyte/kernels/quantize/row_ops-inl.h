@@ -22,19 +22,34 @@ constexpr RowOps::Encodes kEncodes{
     encode_row<E, Round::kDown>,
 };
 
+template <class E>
+constexpr RowOps::Encodes kTableEncodes{
+    encode_table_row<E, Round::kNearest>,
+    nullptr,
+    nullptr,
+    encode_table_row<E, Round::kAway>,
+    encode_table_row<E, Round::kZero>,
+    encode_table_row<E, Round::kUp>,
+    encode_table_row<E, Round::kDown>,
+};
+
 constexpr RowOps kRowOps{
     amax_row,
     amax_columns,
     scale_tiles,
     {kEncodes<E4m3>, kEncodes<E5m2>, kEncodes<E2m1>, kEncodes<Int8>, kEncodes<Int4>, kEncodes<E2m3>,
-     kEncodes<E3m2>, kEncodes<E3m4>, kEncodes<MxInt8>},
+     kEncodes<E3m2>, kEncodes<E3m4>, kEncodes<MxInt8>, kTableEncodes<Nf4>, kTableEncodes<Lns8>,
+     kTableEncodes<Lns4>, kTableEncodes<Dynamic8>, kTableEncodes<UDynamic8>,
+     kTableEncodes<Dynamic4>, kTableEncodes<ULinear4>},
     pack_nibbles_row,
     encode_bf16_row,
     noise_row,
     transpose_rows,
     rotate_columns,
     {decode_row<E4m3>, decode_row<E5m2>, decode_row<E2m1>, decode_row<Int8>, decode_row<Int4>,
-     decode_row<E2m3>, decode_row<E3m2>, decode_row<E3m4>, decode_row<MxInt8>},
+     decode_row<E2m3>, decode_row<E3m2>, decode_row<E3m4>, decode_row<MxInt8>, decode_row<Nf4>,
+     decode_row<Lns8>, decode_row<Lns4>, decode_row<Dynamic8>, decode_row<UDynamic8>,
+     decode_row<Dynamic4>, decode_row<ULinear4>},
     decode_bf16_row,
 };
 

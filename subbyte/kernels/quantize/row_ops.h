@@ -84,11 +84,11 @@ struct RowOps {
                    const TileFactors& tiles);
 
     // One code per byte, by element format (element_index) and rounding (rounding_index). Noise:
-    // one word per element.
+    // one word per element. Null: stochastic rounding of logarithms and tables.
     using Encode = void (*)(const float* x, const RowSpan& span, const TileFactors& tiles,
                             const std::uint16_t* noise, std::uint8_t* codes);
     using Encodes = std::array<Encode, 7>;
-    std::array<Encodes, 9> encode;
+    std::array<Encodes, 16> encode;
 
     // Bytes with one 4-bit code each to two codes per byte, first one low. Of an odd count the last
     // high nibble is 0.
@@ -115,13 +115,14 @@ struct RowOps {
     // one per byte.
     using Decode = void (*)(const std::uint8_t* row, const RowSpan& span, const float* scales,
                             float global, float* out);
-    Decode decode[9];
+    Decode decode[16];
 
     void (*decode_bf16)(const std::uint8_t* codes, std::int64_t count, float* out);
 };
 
 // Place of a scaled element format in RowOps::encode and RowOps::decode: e4m3, e5m2, e2m1, int8,
-// int4, e2m3, e3m2, e3m4, mxint8; -1 for the elements that only the reference knows.
+// int4, e2m3, e3m2, e3m4, mxint8, then logarithms and tables; -1 for the elements that only the
+// reference knows.
 int element_index(const formats::ElementFormat& element);
 
 // Place of a rounding in RowOps::encode: nearest even, stochastic with 16 bits and with 8, nearest

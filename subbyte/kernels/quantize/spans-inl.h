@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <type_traits>
 
 #include "subbyte/kernels/quantize/row_ops.h"
 
@@ -65,6 +67,41 @@ struct Int4 {
     static constexpr float kValues[16] = {0.0f,  1.0f,  2.0f,  3.0f,  4.0f,  5.0f,  6.0f,  7.0f,
                                           -8.0f, -7.0f, -6.0f, -5.0f, -4.0f, -3.0f, -2.0f, -1.0f};
 };
+
+// Logarithms and tables of values: cells.h finds their codes.
+struct TableElement {
+    static constexpr bool kInteger = false;
+};
+struct Nf4 : TableElement {
+    static constexpr int kBits = 4;
+    static constexpr std::string_view kName = "nf4";
+};
+struct Lns8 : TableElement {
+    static constexpr int kBits = 8;
+    static constexpr std::string_view kName = "lns8";
+};
+struct Lns4 : TableElement {
+    static constexpr int kBits = 4;
+    static constexpr std::string_view kName = "lns4";
+};
+struct Dynamic8 : TableElement {
+    static constexpr int kBits = 8;
+    static constexpr std::string_view kName = "dynamic8";
+};
+struct UDynamic8 : TableElement {
+    static constexpr int kBits = 8;
+    static constexpr std::string_view kName = "udynamic8";
+};
+struct Dynamic4 : TableElement {
+    static constexpr int kBits = 4;
+    static constexpr std::string_view kName = "dynamic4";
+};
+struct ULinear4 : TableElement {
+    static constexpr int kBits = 4;
+    static constexpr std::string_view kName = "ulinear4";
+};
+template <class E>
+constexpr bool kIsTable = std::is_base_of_v<TableElement, E>;
 
 // Scale formats: the sign bit is never set.
 struct Ue4m3 {

@@ -38,7 +38,9 @@ bool is_rare(const QuantSpec& spec) {
             // With a small element the reciprocal of the largest scale is subnormal.
             return spec.second_level || spec.rule == ScaleRule::kNearest ||
                    spec.element->emax() < 2;
-        case ScaleFormat::kFp32: return spec.second_level || spec.rule != ScaleRule::kDefault;
+        case ScaleFormat::kFp32:
+            return spec.second_level || spec.rule != ScaleRule::kDefault ||
+                   !spec.element->has_zero();
         default: return spec.rule != ScaleRule::kDefault;
     }
 }

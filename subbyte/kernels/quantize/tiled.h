@@ -23,6 +23,10 @@ void quantize_tiled(const RowOps& ops, const formats::MatrixView& source,
 void quantize_both_tiled(const RowOps& ops, const formats::MatrixView& source,
                          const QuantizeTarget& rows, const QuantizeTarget& columns);
 
+// quantize_computed() with these inner loops; false: the tiles are too large for pieces.
+bool quantize_computed_tiled(const RowOps& ops, const ComputedMatrices& source,
+                             std::span<const QuantizeTargets> targets);
+
 void dequantize_tiled(const RowOps& ops, const formats::PackedView& packed,
                       const formats::QuantSpec& spec, std::int64_t rows, std::int64_t cols,
                       float* out);

@@ -85,6 +85,15 @@ inline I load_words(const void* p) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
 
+inline I load_bytes(const std::uint8_t* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+// base[kStride * index] of each lane.
+template <int kStride>
+inline I gather(const std::uint32_t* base, I index) {
+    return _mm256_i32gather_epi32(reinterpret_cast<const int*>(base), index, 4 * kStride);
+}
+
 inline F int_to_float(I v) { return _mm256_cvtepi32_ps(v); }
 
 // 64-bit lanes: sums, full products of the even 32-bit lanes, shifts, and (low half of a, low half

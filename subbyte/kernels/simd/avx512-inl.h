@@ -81,6 +81,15 @@ inline I load_words(const void* p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
 }
 
+inline I load_bytes(const std::uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+// base[kStride * index] of each lane.
+template <int kStride>
+inline I gather(const std::uint32_t* base, I index) {
+    return _mm512_i32gather_epi32(index, base, 4 * kStride);
+}
+
 inline F int_to_float(I v) { return _mm512_cvtepi32_ps(v); }
 
 // 64-bit lanes: sums, full products of the even 32-bit lanes, shifts, and (low half of a, low half
