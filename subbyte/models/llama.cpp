@@ -9,8 +9,7 @@
 #include "subbyte/nn/recompute.h"
 #include "subbyte/ops/attention.h"
 #include "subbyte/ops/linear_loss.h"
-#include "subbyte/ops/rope.h"
-#include "subbyte/ops/swiglu.h"
+#include "subbyte/ops/swiglu_mlp.h"
 
 namespace subbyte::models {
 // The parts of a LLaMA, for this file only.
@@ -31,12 +30,10 @@ public:
             return y.view({x.size(0), x.size(1), heads, config_.head_size()});
         };
         ops::InputCache inputs;
-        const at::Tensor q =
-            ops::rope(split(q_proj_(x, &inputs), config_.heads), config_.rope_theta);
-        const at::Tensor k =
-            ops::rope(split(k_proj_(x, &inputs), config_.kv_heads), config_.rope_theta);
+        const at::Tensor q = split(q_proj_(x, &inputs), config_.heads);
+        const at::Tensor k = split(k_proj_(x, &inputs), config_.kv_heads);
         const at::Tensor v = split(v_proj_(x, &inputs), config_.kv_heads);
-        const at::Tensor y = ops::causal_attention(q, k, v, o_proj_->compact());
+        const at::Tensor y = ops::rotary_attention(q, k, v, config_.rope_theta, o_proj_->compact());
         return o_proj_(y.reshape({x.size(0), x.size(1), -1}));
     }
 
@@ -55,9 +52,12 @@ public:
     }
 
     at::Tensor forward(const at::Tensor& x) {
-        ops::InputCache inputs;
-        return down_proj_(
-            ops::swiglu(gate_proj_(x, &inputs), up_proj_(x, &inputs), down_proj_->compact()));
+        const std::int64_t rows = x.numel() / x.size(-1);
+        const auto layer = [&](nn::Linear& linear) {
+            return ops::MlpLayer{linear->weight, linear->context(rows)};
+        };
+        return ops::swiglu_mlp(x, layer(gate_proj_), layer(up_proj_), layer(down_proj_),
+                               down_proj_->compact());
     }
 
 private:
@@ -77,8 +77,9 @@ public:
     }
 
     at::Tensor forward(const at::Tensor& x) {
-        const at::Tensor h = x + self_attn_(input_layernorm_(x));
-        return h + mlp_(post_attention_layernorm_(h));
+        const ops::NormedSum in = input_layernorm_->add(x);
+        const ops::NormedSum middle = post_attention_layernorm_->add(in.sum, self_attn_(in.normed));
+        return middle.sum + mlp_(middle.normed);
     }
 
 private:

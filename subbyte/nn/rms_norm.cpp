@@ -4,8 +4,6 @@
 
 #include <ATen/ops/ones.h>
 
-#include "subbyte/ops/rms_norm.h"
-
 namespace subbyte::nn {
 
 RmsNormImpl::RmsNormImpl(std::int64_t size, double eps) : eps_(eps) {
@@ -13,5 +11,9 @@ RmsNormImpl::RmsNormImpl(std::int64_t size, double eps) : eps_(eps) {
 }
 
 at::Tensor RmsNormImpl::forward(const at::Tensor& x) { return ops::rms_norm(x, weight, eps_); }
+
+ops::NormedSum RmsNormImpl::add(const at::Tensor& x, const at::Tensor& y) {
+    return ops::add_rms_norm(x, y, weight, eps_);
+}
 
 }  // namespace subbyte::nn

@@ -10,12 +10,14 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "subbyte/core/cpu.h"
 #include "subbyte/core/error.h"
 #include "subbyte/kernels/attention/attention.h"
+#include "subbyte/ops/rope.h"
 #include "subbyte/ops/threads.h"
 
 namespace subbyte::ops {
@@ -52,9 +54,15 @@ struct Kept {
     kernels::AttentionShape shape() const { return {q.size(0), q.size(2), q.size(1), q.size(3)}; }
 };
 
+kernels::Rotary rotary(const std::shared_ptr<const RopeAngles>& angles) {
+    if (!angles) return {};
+    return {angles->cosines.data(), angles->sines.data()};
+}
+
 class AttentionBackward : public torch::autograd::Node {
 public:
     std::optional<Kept> kept;
+    std::shared_ptr<const RopeAngles> angles;  // null: no rotation
 
     std::string name() const override { return "SubbyteAttentionBackward"; }
     void release_variables() override { kept.reset(); }
@@ -68,15 +76,16 @@ public:
         }
         const at::Tensor g = grads[0].contiguous();
         at::Tensor dq = at::empty_like(g), dk = at::empty_like(g), dv = at::empty_like(g);
-        kernels::attention_backward(kept->shape(), kept->view(), g.const_data_ptr<float>(),
-                                    dq.mutable_data_ptr<float>(), dk.mutable_data_ptr<float>(),
-                                    dv.mutable_data_ptr<float>());
+        kernels::attention_backward(kept->shape(), rotary(angles), kept->view(),
+                                    g.const_data_ptr<float>(), dq.mutable_data_ptr<float>(),
+                                    dk.mutable_data_ptr<float>(), dv.mutable_data_ptr<float>());
         return {dq, dk, dv};
     }
 };
 
-// All of [B, T, H, D].
-at::Tensor bf16_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+// All of [B, T, H, D]; rotated where there are angles.
+at::Tensor bf16_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const std::shared_ptr<const RopeAngles>& angles = nullptr) {
     at::Tensor y;
     std::optional<Kept> kept;
     {
@@ -85,13 +94,15 @@ at::Tensor bf16_attention(const at::Tensor& q, const at::Tensor& k, const at::Te
         const at::Tensor a = q.contiguous(), b = k.contiguous(), c = v.contiguous();
         y = at::empty_like(a, a.options().requires_grad(false));
         kept.emplace(a);
-        kernels::attention(kept->shape(), a.const_data_ptr<float>(), b.const_data_ptr<float>(),
-                           c.const_data_ptr<float>(), kept->view(), y.mutable_data_ptr<float>());
+        kernels::attention(kept->shape(), rotary(angles), a.const_data_ptr<float>(),
+                           b.const_data_ptr<float>(), c.const_data_ptr<float>(), kept->view(),
+                           y.mutable_data_ptr<float>());
     }
     if (at::GradMode::is_enabled() &&
         (q.requires_grad() || k.requires_grad() || v.requires_grad())) {
         auto node = c10::make_intrusive<AttentionBackward>();
         node->kept = std::move(kept);
+        node->angles = angles;
         node->set_next_edges(torch::autograd::collect_next_edges(q, k, v));
         torch::autograd::set_history(y, node);
     }
@@ -118,6 +129,14 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
     const at::Tensor y = at::scaled_dot_product_attention(
         heads_first(q), heads_first(k), heads_first(v), {}, 0.0, /*is_causal=*/true);
     return y.transpose(1, 2);
+}
+
+at::Tensor rotary_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            double theta, bool compact) {
+    if (compact && has_bf16_dot() && q.sizes() == k.sizes() && q.dim() == 4 && q.size(3) % 2 == 0) {
+        return bf16_attention(q, k, v, rope_angles(theta, q.size(3) / 2, q.size(1)));
+    }
+    return causal_attention(rope(q, theta), rope(k, theta), v, compact);
 }
 
 }  // namespace subbyte::ops

@@ -14,4 +14,9 @@ namespace subbyte::ops {
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             bool compact);
 
+// causal_attention(rope(q), rope(k), v), the same bits. The kernel of `compact` rotates on its way,
+// where every query head has keys of its own.
+at::Tensor rotary_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            double theta, bool compact);
+
 }  // namespace subbyte::ops

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "subbyte/core/error.h"
+#include "subbyte/ops/linear_backward.h"
 #include "subbyte/ops/linear_operands.h"
 
 namespace subbyte::ops {
@@ -20,33 +20,21 @@ class LinearBackward : public torch::autograd::Node {
 public:
     LinearContext context;
     QuantizedTensor x_wgrad;  // X^T packed along T
-    at::Tensor weight;        // the parameter itself (no copy)
-    std::uint32_t weight_version = 0;
+    KeptWeight kept_weight;
     bool needs_dx = false, needs_dw = false;
 
     std::string name() const override { return "SubbyteLinearBackward"; }
 
     void release_variables() override {
         x_wgrad = {};
-        weight.reset();
+        kept_weight.release();
     }
 
     torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
         at::NoGradGuard no_grad;
         torch::autograd::variable_list result(2);
         if (!grads[0].defined()) return result;
-        if (!weight.defined()) {
-            throw Error(ErrorCode::kUsage,
-                        "backward was called twice through the same linear layer",
-                        "run the forward pass again before the second backward");
-        }
-        if (weight._version() != weight_version) {
-            throw Error(ErrorCode::kUsage,
-                        fmt::format("the weight of linear layer {} was changed between its forward "
-                                    "and backward pass",
-                                    context.layer),
-                        "step the optimizer only after backward");
-        }
+        const at::Tensor weight = kept_weight.get(context);
         const std::vector<std::int64_t> shape = grads[0].sizes().vec();
         const at::Tensor g = grads[0].reshape({-1, weight.size(0)}).contiguous();
         at::Tensor dx, dw;
@@ -54,11 +42,7 @@ public:
             const QuantizedPair q = quantized_gradient(g, context, needs_dx, needs_dw);
             if (needs_dx)
                 dx = gemm(q.rows, quantized_weight(weight, context, Slot::kDgrad), "dgrad");
-            if (needs_dw && adds_to_gradient()) {
-                add_gemm(q.columns, x_wgrad, weight.mutable_grad(), "wgrad");
-            } else if (needs_dw) {
-                dw = gemm(q.columns, x_wgrad, "wgrad");
-            }
+            if (needs_dw) dw = weight_gradient(q.columns, x_wgrad, weight, context);
         }
         if (context.observer != nullptr) context.observer->on_backward(context.layer, g, dx, dw);
         if (dx.defined()) {
@@ -68,15 +52,6 @@ public:
         }
         result[1] = dw;
         return result;
-    }
-
-private:
-    // Later micro-batches of a step: their product goes straight into the gradient.
-    bool adds_to_gradient() const {
-        const at::Tensor& grad = weight.grad();
-        return context.adds_gradients && context.observer == nullptr && grad.defined() &&
-               grad.scalar_type() == at::kFloat && grad.is_contiguous() &&
-               torch::autograd::impl::post_acc_grad_hooks(weight) == nullptr;
     }
 };
 
@@ -127,8 +102,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearCon
             node = c10::make_intrusive<LinearBackward>();
             node->context = context;
             node->context.inputs = nullptr;  // lives as long as the forward pass
-            node->weight = weight;
-            node->weight_version = weight._version();
+            node->kept_weight = KeptWeight(weight);
             node->needs_dx = needs_dx;
             node->needs_dw = needs_dw;
             node->x_wgrad = std::move(input.columns);

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "subbyte/core/error.h"
-#include "subbyte/kernels/quantize/quantize.h"
 #include "subbyte/ops/dense_matmul.h"
 #include "subbyte/ops/threads.h"
 
@@ -132,6 +131,21 @@ QuantizedPair quantize_both(const at::Tensor& x, const QuantizedCopy& rows,
     kernels::quantize_both(matrix(x), {rows.spec, rows.noise, pair.rows.view()},
                            {columns.spec, columns.noise, pair.columns.view()});
     return pair;
+}
+
+std::vector<QuantizedPair> quantize_computed(const kernels::ComputedMatrices& x,
+                                             std::initializer_list<QuantizedCopies> copies) {
+    use_torch_threads();
+    std::vector<QuantizedPair> pairs;
+    std::vector<kernels::QuantizeTargets> targets;
+    for (const QuantizedCopies& copy : copies) {
+        pairs.push_back({room_for(copy.rows.spec, x.rows, x.cols),
+                         room_for(copy.columns.spec, x.cols, x.rows)});
+        targets.push_back({{copy.rows.spec, copy.rows.noise, pairs.back().rows.view()},
+                           {copy.columns.spec, copy.columns.noise, pairs.back().columns.view()}});
+    }
+    kernels::quantize_computed(x, targets);
+    return pairs;
 }
 
 at::Tensor dequantize(const QuantizedTensor& q) {

@@ -4,11 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <initializer_list>
 #include <string_view>
+#include <vector>
 
 #include "subbyte/core/philox.h"
 #include "subbyte/formats/quantize_reference.h"
 #include "subbyte/kernels/gemm/gemm.h"
+#include "subbyte/kernels/quantize/quantize.h"
 
 namespace subbyte::ops {
 
@@ -46,6 +49,14 @@ struct QuantizedPair {
 // pass over x: the bits of two calls of quantize().
 QuantizedPair quantize_both(const at::Tensor& x, const QuantizedCopy& rows,
                             const QuantizedCopy& columns);
+
+// The same for one or two matrices that are computed where they are quantised and never stored
+// (kernels/quantize/quantize.h). No fp32 specs.
+struct QuantizedCopies {
+    QuantizedCopy rows, columns;
+};
+std::vector<QuantizedPair> quantize_computed(const kernels::ComputedMatrices& x,
+                                             std::initializer_list<QuantizedCopies> copies);
 
 // FP32 [rows, cols].
 at::Tensor dequantize(const QuantizedTensor& q);

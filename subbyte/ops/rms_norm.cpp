@@ -6,93 +6,55 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sum.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
-
-#include <cmath>
+#include <torch/csrc/autograd/saved_variable.h>
 
 #include "subbyte/core/error.h"
-#include "subbyte/core/parallel.h"
+#include "subbyte/kernels/elementwise/elementwise.h"
 #include "subbyte/ops/threads.h"
 
 namespace subbyte::ops {
 namespace {
 
-// Rows that share one partial sum of the weight gradient: fixed, so that the order of the sum is
-// too.
-constexpr std::int64_t kRowsPerPartial = 64;
-
-// Sum with eight running sums: a fixed order that vectorises.
-template <typename Term>
-float row_sum(std::int64_t count, Term term) {
-    float sums[8] = {};
-    std::int64_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        for (int j = 0; j < 8; ++j) sums[j] += term(i + j);
-    }
-    float total =
-        ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-    for (; i < count; ++i) total += term(i);
-    return total;
-}
+std::int64_t rows_of(const at::Tensor& x) { return x.size(-1) == 0 ? 0 : x.numel() / x.size(-1); }
 
 class RmsNormBackward : public torch::autograd::Node {
 public:
-    torch::autograd::SavedVariable x_saved, weight_saved;
+    torch::autograd::SavedVariable sum_saved, weight_saved;
     at::Tensor inverse_rms;
+    bool has_y = false;
 
     std::string name() const override { return "SubbyteRmsNormBackward"; }
     void release_variables() override {
-        x_saved.reset_data();
+        sum_saved.reset_data();
         weight_saved.reset_data();
         inverse_rms.reset();
     }
 
-    // With n = x r (r = 1 / rms) and h = g * weight:  dx = r (h - n mean(h n)),  dweight = sum g n.
     torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
         at::NoGradGuard no_grad;
-        if (!grads[0].defined()) return {at::Tensor(), at::Tensor()};
-        const at::Tensor x = x_saved.unpack().contiguous();
-        const at::Tensor weight = weight_saved.unpack();
-        const at::Tensor g = grads[0].contiguous();
-        const std::int64_t dim = x.size(-1), rows = dim == 0 ? 0 : x.numel() / dim;
-        const std::int64_t partials = (rows + kRowsPerPartial - 1) / kRowsPerPartial;
+        const auto gradients = [&](const at::Tensor& d, const at::Tensor& dw) {
+            return has_y ? torch::autograd::variable_list{d, d, dw}
+                         : torch::autograd::variable_list{d, dw};
+        };
+        if (!grads[1].defined()) return gradients(grads[0], {});
+        const at::Tensor x = sum_saved.unpack(), weight = weight_saved.unpack();
+        const at::Tensor g = grads[1].contiguous();
+        const at::Tensor g_sum = grads[0].defined() ? grads[0].contiguous() : grads[0];
+        const std::int64_t rows = rows_of(x), dim = x.size(-1);
         at::Tensor dx = at::empty_like(x);
-        at::Tensor dw = at::zeros({partials, dim}, x.options());
-        const float* px = x.const_data_ptr<float>();
-        const float* pg = g.const_data_ptr<float>();
-        const float* pw = weight.const_data_ptr<float>();
-        const float* pr = inverse_rms.const_data_ptr<float>();
-        float* out = dx.mutable_data_ptr<float>();
-        float* sums = dw.mutable_data_ptr<float>();
-        parallel_for(partials, 1, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t p = begin; p < end; ++p) {
-                float* sum = sums + p * dim;
-                const std::int64_t last = std::min(rows, (p + 1) * kRowsPerPartial);
-                for (std::int64_t row = p * kRowsPerPartial; row < last; ++row) {
-                    const float* xr = px + row * dim;
-                    const float* gr = pg + row * dim;
-                    const float r = pr[row];
-                    const float mean =
-                        row_sum(dim, [&](std::int64_t i) { return gr[i] * pw[i] * (xr[i] * r); }) /
-                        static_cast<float>(dim);
-                    for (std::int64_t i = 0; i < dim; ++i) {
-                        const float n = xr[i] * r;
-                        sum[i] += gr[i] * n;
-                        out[row * dim + i] = r * (gr[i] * pw[i] - n * mean);
-                    }
-                }
-            }
-        });
-        return {dx, dw.sum(0)};
+        at::Tensor dw = at::empty({kernels::rms_norm_partials(rows), dim}, x.options());
+        kernels::rms_norm_backward(x.const_data_ptr<float>(), weight.const_data_ptr<float>(),
+                                   inverse_rms.const_data_ptr<float>(), g.const_data_ptr<float>(),
+                                   g_sum.defined() ? g_sum.const_data_ptr<float>() : nullptr, rows,
+                                   dim, dx.mutable_data_ptr<float>(), dw.mutable_data_ptr<float>());
+        return gradients(dx, dw.sum(0));
     }
 };
 
-}  // namespace
-
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+void check(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight) {
     if (x.dim() < 1 || weight.dim() != 1 || x.size(-1) != weight.size(0) ||
         x.scalar_type() != at::kFloat || weight.scalar_type() != at::kFloat) {
         throw Error(ErrorCode::kUsage,
@@ -100,38 +62,53 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
                                 x.dim() > 0 ? x.size(-1) : 0, weight.numel()),
                     "x must be FP32 [..., D] and weight FP32 [D]");
     }
-    at::Tensor y, inverse_rms;
+    if (y.defined() && (y.sizes() != x.sizes() || y.scalar_type() != at::kFloat)) {
+        throw Error(ErrorCode::kUsage, "rms_norm: x and what is added to it have different shapes",
+                    "both must be FP32 of the same shape");
+    }
+}
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+    return add_rms_norm(x, {}, weight, eps).normed;
+}
+
+NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
+                       double eps) {
+    check(x, y, weight);
+    NormedSum result;
+    at::Tensor kept, inverse_rms;
     {
         at::NoGradGuard no_grad;
         use_torch_threads();
-        const at::Tensor input = x.contiguous();
-        const std::int64_t dim = x.size(-1), rows = dim == 0 ? 0 : x.numel() / dim;
-        y = at::empty_like(input);
-        inverse_rms = at::empty({rows}, x.options().requires_grad(false));
-        const float* px = input.const_data_ptr<float>();
-        const float* pw = weight.const_data_ptr<float>();
-        float* py = y.mutable_data_ptr<float>();
-        float* pr = inverse_rms.mutable_data_ptr<float>();
-        parallel_for(rows, 16, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t row = begin; row < end; ++row) {
-                const float* xr = px + row * dim;
-                const float mean = row_sum(dim, [&](std::int64_t i) { return xr[i] * xr[i]; }) /
-                                   static_cast<float>(dim);
-                const float r = 1.0f / std::sqrt(mean + static_cast<float>(eps));
-                pr[row] = r;
-                for (std::int64_t i = 0; i < dim; ++i) py[row * dim + i] = xr[i] * r * pw[i];
-            }
-        });
+        const at::Tensor a = x.detach().contiguous();
+        const at::Tensor b = y.defined() ? y.detach().contiguous() : y;
+        const std::int64_t rows = rows_of(a);
+        kept = y.defined() ? at::empty_like(a) : a;
+        result.sum = kept.detach();
+        result.normed = at::empty_like(a);
+        inverse_rms = at::empty({rows}, a.options());
+        kernels::rms_norm(
+            a.const_data_ptr<float>(), b.defined() ? b.const_data_ptr<float>() : nullptr,
+            weight.const_data_ptr<float>(), rows, a.size(-1), static_cast<float>(eps),
+            b.defined() ? kept.mutable_data_ptr<float>() : nullptr,
+            result.normed.mutable_data_ptr<float>(), inverse_rms.mutable_data_ptr<float>());
     }
-    if (at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad())) {
+    const bool record =
+        x.requires_grad() || weight.requires_grad() || (y.defined() && y.requires_grad());
+    if (at::GradMode::is_enabled() && record) {
         auto node = c10::make_intrusive<RmsNormBackward>();
-        node->x_saved = torch::autograd::SavedVariable(x, false);
+        node->sum_saved = torch::autograd::SavedVariable(kept, false);
         node->weight_saved = torch::autograd::SavedVariable(weight, false);
         node->inverse_rms = inverse_rms;
-        node->set_next_edges(torch::autograd::collect_next_edges(x, weight));
-        torch::autograd::set_history(y, node);
+        node->has_y = y.defined();
+        node->set_next_edges(y.defined() ? torch::autograd::collect_next_edges(x, y, weight)
+                                         : torch::autograd::collect_next_edges(x, weight));
+        torch::autograd::set_history(torch::autograd::variable_list{result.sum, result.normed},
+                                     node);
     }
-    return y;
+    return result;
 }
 
 }  // namespace subbyte::ops

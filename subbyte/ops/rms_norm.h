@@ -11,4 +11,13 @@ namespace subbyte::ops {
 // weight gradient is summed in a fixed order. Error kUsage for wrong shapes.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
+// A residual stream and the norm of it, for a block that adds to the one and computes with the
+// other: sum = x + y, or x itself when y is undefined, and normed = rms_norm(sum). The bits of the
+// single ops; the gradient of the sum comes out of one pass.
+struct NormedSum {
+    at::Tensor sum, normed;
+};
+NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
+                       double eps);
+
 }  // namespace subbyte::ops

@@ -23,43 +23,13 @@
 namespace subbyte::ops {
 namespace {
 
-// Cosines and sines of all positions [0, tokens), row by row of `half`.
-struct Angles {
-    std::int64_t tokens = 0;
-    std::vector<float> cosines, sines;
-};
-
-// Tables are kept for the life of the process and grow in powers of two: a model has one.
-std::shared_ptr<const Angles> angles(double theta, std::int64_t half, std::int64_t tokens) {
-    static std::mutex mutex;
-    static std::map<std::pair<double, std::int64_t>, std::shared_ptr<const Angles>> tables;
-    const std::lock_guard lock(mutex);
-    std::shared_ptr<const Angles>& table = tables[{theta, half}];
-    if (table && table->tokens >= tokens) return table;
-    auto made = std::make_shared<Angles>();
-    tokens = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(tokens)));
-    made->tokens = tokens;
-    // In float32 arithmetic like the reference implementation: inv_freq, then position * inv_freq.
-    for (std::int64_t t = 0; t < tokens; ++t) {
-        for (std::int64_t j = 0; j < half; ++j) {
-            const auto inv_freq = static_cast<float>(
-                1.0 / std::pow(theta, static_cast<double>(j) / static_cast<double>(half)));
-            const float angle = static_cast<float>(t) * inv_freq;
-            made->cosines.push_back(std::cos(angle));
-            made->sines.push_back(std::sin(angle));
-        }
-    }
-    table = std::move(made);
-    return table;
-}
-
 // Rotates by the angle of the position, backwards when `inverse` (the gradient of a rotation).
 at::Tensor rotate(const at::Tensor& input, double theta, std::int64_t offset, bool inverse) {
     use_torch_threads();
     const at::Tensor x = input.contiguous();
     const std::int64_t batch = x.size(0), tokens = x.size(1), heads = x.size(2), dim = x.size(3);
     const std::int64_t half = dim / 2;
-    const std::shared_ptr<const Angles> table = angles(theta, half, offset + tokens);
+    const std::shared_ptr<const RopeAngles> table = rope_angles(theta, half, offset + tokens);
     const float sign = inverse ? -1.0f : 1.0f;
     at::Tensor y = at::empty_like(x);
     const float* src = x.const_data_ptr<float>();
@@ -97,6 +67,31 @@ public:
 };
 
 }  // namespace
+
+// Tables are kept for the life of the process and grow in powers of two: a model has one.
+std::shared_ptr<const RopeAngles> rope_angles(double theta, std::int64_t half,
+                                              std::int64_t tokens) {
+    static std::mutex mutex;
+    static std::map<std::pair<double, std::int64_t>, std::shared_ptr<const RopeAngles>> tables;
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<const RopeAngles>& table = tables[{theta, half}];
+    if (table && table->tokens >= tokens) return table;
+    auto made = std::make_shared<RopeAngles>();
+    tokens = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(tokens)));
+    made->tokens = tokens;
+    // In float32 arithmetic like the reference implementation: inv_freq, then position * inv_freq.
+    for (std::int64_t t = 0; t < tokens; ++t) {
+        for (std::int64_t j = 0; j < half; ++j) {
+            const auto inv_freq = static_cast<float>(
+                1.0 / std::pow(theta, static_cast<double>(j) / static_cast<double>(half)));
+            const float angle = static_cast<float>(t) * inv_freq;
+            made->cosines.push_back(std::cos(angle));
+            made->sines.push_back(std::sin(angle));
+        }
+    }
+    table = std::move(made);
+    return table;
+}
 
 at::Tensor rope(const at::Tensor& x, double theta, std::int64_t offset) {
     if (x.dim() != 4 || x.size(3) % 2 != 0 || x.scalar_type() != at::kFloat) {

@@ -36,23 +36,28 @@ void for_heads(const AttentionShape& s, const AttentionCopies& copies, const Bod
 
 }  // namespace
 
-void attention(const AttentionShape& shape, const float* q, const float* k, const float* v,
-               const AttentionCopies& copies, float* y) {
+void attention(const AttentionShape& shape, const Rotary& rotary, const float* q, const float* k,
+               const float* v, const AttentionCopies& copies, float* y) {
     for_heads(shape, copies, [&](const Head& head, std::int64_t first, std::int64_t packed) {
-        const auto copy = [&](const float* from, std::uint16_t* to) {
-            to_bf16_avx512(from + first, head.stride, head.tokens, head.size, to + packed);
+        const auto copy = [&](const float* from, const Rotary& turn, std::uint16_t* to) {
+            to_bf16_avx512(from + first, head.stride, head.tokens, head.size, turn, to + packed);
         };
-        copy(q, copies.q);
-        copy(k, copies.k);
-        copy(v, copies.v);
+        copy(q, rotary, copies.q);
+        copy(k, rotary, copies.k);
+        copy(v, {}, copies.v);
         attention_head_avx512(head, y + first);
     });
 }
 
-void attention_backward(const AttentionShape& shape, const AttentionCopies& copies, const float* dy,
-                        float* dq, float* dk, float* dv) {
+void attention_backward(const AttentionShape& shape, const Rotary& rotary,
+                        const AttentionCopies& copies, const float* dy, float* dq, float* dk,
+                        float* dv) {
     for_heads(shape, copies, [&](const Head& head, std::int64_t first, std::int64_t) {
         attention_head_backward_avx512(head, dy + first, dq + first, dk + first, dv + first);
+        if (rotary.cosines == nullptr) return;
+        for (float* const d : {dq, dk}) {
+            rotate_back_avx512(d + first, head.stride, head.tokens, head.size, rotary);
+        }
     });
 }
 

@@ -23,12 +23,19 @@ struct AttentionCopies {
     float* log_sums = nullptr;  // [batch, heads, tokens]: log of the sum of exp(score)
 };
 
+// Rotary position embedding of q and k on the way in (ops/rope.h): cosines and sines of the angles,
+// [tokens, head_size / 2]. Null: none.
+struct Rotary {
+    const float *cosines = nullptr, *sines = nullptr;
+};
+
 // y = softmax(scores) v; fills `copies`.
-void attention(const AttentionShape& shape, const float* q, const float* k, const float* v,
-               const AttentionCopies& copies, float* y);
+void attention(const AttentionShape& shape, const Rotary& rotary, const float* q, const float* k,
+               const float* v, const AttentionCopies& copies, float* y);
 
 // Gradients of q, k, v from dy = d loss / d y.
-void attention_backward(const AttentionShape& shape, const AttentionCopies& copies, const float* dy,
-                        float* dq, float* dk, float* dv);
+void attention_backward(const AttentionShape& shape, const Rotary& rotary,
+                        const AttentionCopies& copies, const float* dy, float* dq, float* dk,
+                        float* dv);
 
 }  // namespace subbyte::kernels

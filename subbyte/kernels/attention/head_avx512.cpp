@@ -247,17 +247,48 @@ T* take_zeros(AlignedBuffer<T>& buffer, std::int64_t count) {
     return data;
 }
 
+// Rotates the row of token r, the operations of ops/rope.cpp; store(column, values, mask).
+template <class Store>
+void for_rotated(const float* x, std::int64_t r, std::int64_t cols, float sign,
+                 const Rotary& rotary, const Store& store) {
+    const std::int64_t half = cols / 2;
+    for (std::int64_t c = 0; c < half; c += kLanes) {
+        const __mmask16 mask = mask16(half - c);
+        const F low = _mm512_maskz_loadu_ps(mask, x + c);
+        const F high = _mm512_maskz_loadu_ps(mask, x + half + c);
+        const F cosine = _mm512_maskz_loadu_ps(mask, rotary.cosines + r * half + c);
+        const F sine = mul(set(sign), _mm512_maskz_loadu_ps(mask, rotary.sines + r * half + c));
+        store(c, _mm512_sub_ps(mul(low, cosine), mul(high, sine)), mask);
+        store(half + c, add(mul(high, cosine), mul(low, sine)), mask);
+    }
+}
+
 }  // namespace
 
 void to_bf16_avx512(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t cols,
-                    std::uint16_t* out) {
-    for (std::int64_t r = 0; r < rows; ++r) {
+                    const Rotary& rotary, std::uint16_t* out) {
+    const auto store_some = [](std::uint16_t* to, F v, __mmask16 mask) {
+        _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
+    };
+    for (std::int64_t r = 0; r < rows; ++r, x += stride, out += cols) {
+        if (rotary.cosines != nullptr) {
+            for_rotated(x, r, cols, 1.0f, rotary,
+                        [&](std::int64_t c, F v, __mmask16 mask) { store_some(out + c, v, mask); });
+            continue;
+        }
         for (std::int64_t c = 0; c < cols; c += kLanes) {
             const __mmask16 mask = mask16(cols - c);
-            const auto halves = reinterpret_cast<__m256i>(
-                _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x + r * stride + c)));
-            _mm256_mask_storeu_epi16(out + r * cols + c, mask, halves);
+            store_some(out + c, _mm512_maskz_loadu_ps(mask, x + c), mask);
         }
+    }
+}
+
+void rotate_back_avx512(float* x, std::int64_t stride, std::int64_t rows, std::int64_t cols,
+                        const Rotary& rotary) {
+    for (std::int64_t r = 0; r < rows; ++r, x += stride) {
+        for_rotated(x, r, cols, -1.0f, rotary, [&](std::int64_t c, F v, __mmask16 mask) {
+            _mm512_mask_storeu_ps(x + c, mask, v);
+        });
     }
 }
 
@@ -330,7 +361,7 @@ void attention_head_backward_avx512(const Head& h, const float* dy, float* dq, f
         const std::int64_t queries = std::min(kChunk, h.tokens - first);
         const std::int64_t keys_seen = first + queries, width = up_to(keys_seen, kCols);
         const Bf16* const q = h.q + first * h.size;
-        to_bf16_avx512(dy + first * h.stride, h.stride, queries, h.size, dy16);
+        to_bf16_avx512(dy + first * h.stride, h.stride, queries, h.size, {}, dy16);
         pack_a_columns(q, queries, h.size, q_turned);
         pack_a_columns(dy16, queries, h.size, dy_turned);
         for (std::int64_t i = 0; i < queries; i += kRows) {

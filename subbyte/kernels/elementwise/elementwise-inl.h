@@ -95,9 +95,64 @@ void swiglu_backward_span(const T* gate, const T* up, const float* g, std::int64
     store_part(up_gradient + i, rest, db);
 }
 
-constexpr ElementwiseOps kElementwiseOps = {cross_entropy_row, swiglu_span,
+// Calls body(load, i, n) for every 16 elements from i on, n of them at the end: load(p) gives those
+// of a row, 0 behind its end.
+template <class Body>
+inline void for_lanes(std::int64_t count, const Body& body) {
+    std::int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes)
+        body([i](const float* p) { return load(p + i); }, i, kLanes);
+    if (i == count) return;
+    body([i, count](const float* p) { return load_part(p + i, count - i, 0.0f); }, i, count - i);
+}
+
+inline void store_some(float* p, std::int64_t n, Floats v) {
+    n == kLanes ? store(p, v) : store_part(p, n, v);
+}
+
+// Norm of a row of x, or of x + y, which goes to `sum` then. Returns 1 / rms.
+float rms_norm_row(const float* x, const float* y, const float* weight, std::int64_t count,
+                   float eps, float* sum_out, float* out) {
+    Floats squares = {};
+    for_lanes(count, [&](const auto& at, std::int64_t i, std::int64_t n) {
+        Floats v = at(x);
+        if (y != nullptr) {
+            v += at(y);
+            store_some(sum_out + i, n, v);
+        }
+        squares += v * v;
+    });
+    const float* const v = y != nullptr ? sum_out : x;
+    const float r = 1.0f / std::sqrt(sum(squares) / static_cast<float>(count) + eps);
+    for_lanes(count, [&](const auto& at, std::int64_t i, std::int64_t n) {
+        store_some(out + i, n, at(v) * r * at(weight));
+    });
+    return r;
+}
+
+// With n = x r (r = 1 / rms) and h = g * weight: dx = r (h - n mean(h n)), to which the gradient of
+// what x is besides is added; dweight += g n.
+void rms_norm_backward_row(const float* x, const float* weight, float r, const float* g,
+                           const float* g_sum, std::int64_t count, float* dx, float* dweight) {
+    Floats products = {};
+    for_lanes(count, [&](const auto& at, std::int64_t i, std::int64_t n) {
+        const Floats normed = at(x) * r;
+        products += at(g) * at(weight) * normed;
+        store_some(dweight + i, n, at(dweight) + at(g) * normed);
+    });
+    const float mean = sum(products) / static_cast<float>(count);
+    for_lanes(count, [&](const auto& at, std::int64_t i, std::int64_t n) {
+        const Floats d = r * (at(g) * at(weight) - at(x) * r * mean);
+        store_some(dx + i, n, g_sum != nullptr ? at(g_sum) + d : d);
+    });
+}
+
+constexpr ElementwiseOps kElementwiseOps = {cross_entropy_row,
+                                            swiglu_span,
                                             swiglu_backward_span<float>,
-                                            swiglu_backward_span<std::uint16_t>};
+                                            swiglu_backward_span<std::uint16_t>,
+                                            rms_norm_row,
+                                            rms_norm_backward_row};
 
 }  // namespace
 }  // namespace subbyte::kernels

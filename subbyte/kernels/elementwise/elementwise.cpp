@@ -12,6 +12,9 @@
 namespace subbyte::kernels {
 namespace {
 
+// Rows that share one partial sum of a weight gradient: fixed, so that the order of the sum is too.
+constexpr std::int64_t kRowsPerPartial = 64;
+
 const ElementwiseOps& ops() {
     switch (max_isa()) {
         case Isa::kAvx512: return avx512_elementwise_ops();
@@ -69,6 +72,69 @@ void swiglu_backward(const std::uint16_t* gate, const std::uint16_t* up, const f
     for_spans(count, [&](std::int64_t i, std::int64_t n) {
         ops().swiglu_backward_bf16(gate + i, up + i, g + i, n, gate_gradient + i, up_gradient + i);
     });
+}
+
+void rms_norm(const float* x, const float* y, const float* weight, std::int64_t rows,
+              std::int64_t dim, float eps, float* sum, float* out, float* inverse_rms) {
+    parallel_for(rows, 16, [&](std::int64_t begin, std::int64_t end) {
+        const IeeeFloatScope ieee;
+        for (std::int64_t r = begin; r < end; ++r) {
+            const std::int64_t i = r * dim;
+            inverse_rms[r] = ops().rms_norm_row(x + i, y != nullptr ? y + i : nullptr, weight, dim,
+                                                eps, y != nullptr ? sum + i : nullptr, out + i);
+        }
+    });
+}
+
+std::int64_t rms_norm_partials(std::int64_t rows) {
+    return (rows + kRowsPerPartial - 1) / kRowsPerPartial;
+}
+
+void rms_norm_backward(const float* x, const float* weight, const float* inverse_rms,
+                       const float* g, const float* g_sum, std::int64_t rows, std::int64_t dim,
+                       float* dx, float* dweight) {
+    parallel_for(rms_norm_partials(rows), 1, [&](std::int64_t begin, std::int64_t end) {
+        const IeeeFloatScope ieee;
+        for (std::int64_t p = begin; p < end; ++p) {
+            std::fill_n(dweight + p * dim, dim, 0.0f);
+            const std::int64_t last = std::min(rows, (p + 1) * kRowsPerPartial);
+            for (std::int64_t r = p * kRowsPerPartial; r < last; ++r) {
+                const std::int64_t i = r * dim;
+                ops().rms_norm_backward_row(x + i, weight, inverse_rms[r], g + i,
+                                            g_sum != nullptr ? g_sum + i : nullptr, dim, dx + i,
+                                            dweight + p * dim);
+            }
+        }
+    });
+}
+
+void swiglu_rows(const RowShape& s, const float* gate, const float* up, float* out,
+                 std::uint16_t* saved_gate, std::uint16_t* saved_up) {
+    const IeeeFloatScope ieee;
+    for (std::int64_t r = 0; r < s.rows; ++r) {
+        const std::int64_t i = r * s.stride;
+        ops().swiglu(gate + i, up + i, s.cols, out + r * s.out_stride,
+                     saved_gate ? saved_gate + i : nullptr, saved_up ? saved_up + i : nullptr);
+    }
+}
+
+void swiglu_backward_rows(const RowShape& s, const float* gate, const float* up, const float* g,
+                          float* gate_gradient, float* up_gradient) {
+    const IeeeFloatScope ieee;
+    for (std::int64_t r = 0; r < s.rows; ++r) {
+        const std::int64_t i = r * s.stride, o = r * s.out_stride;
+        ops().swiglu_backward(gate + i, up + i, g + i, s.cols, gate_gradient + o, up_gradient + o);
+    }
+}
+
+void swiglu_backward_rows(const RowShape& s, const std::uint16_t* gate, const std::uint16_t* up,
+                          const float* g, float* gate_gradient, float* up_gradient) {
+    const IeeeFloatScope ieee;
+    for (std::int64_t r = 0; r < s.rows; ++r) {
+        const std::int64_t i = r * s.stride, o = r * s.out_stride;
+        ops().swiglu_backward_bf16(gate + i, up + i, g + i, s.cols, gate_gradient + o,
+                                   up_gradient + o);
+    }
 }
 
 }  // namespace subbyte::kernels

@@ -30,4 +30,29 @@ void swiglu_backward(const float* gate, const float* up, const float* g, std::in
 void swiglu_backward(const std::uint16_t* gate, const std::uint16_t* up, const float* g,
                      std::int64_t count, float* gate_gradient, float* up_gradient);
 
+// The same for `rows` rows of a matrix on the calling thread: inputs and saved copies have rows
+// `stride` apart, results `out_stride`. The same bits.
+struct RowShape {
+    std::int64_t rows, cols, stride, out_stride;
+};
+void swiglu_rows(const RowShape& shape, const float* gate, const float* up, float* out,
+                 std::uint16_t* saved_gate, std::uint16_t* saved_up);
+void swiglu_backward_rows(const RowShape& shape, const float* gate, const float* up, const float* g,
+                          float* gate_gradient, float* up_gradient);
+void swiglu_backward_rows(const RowShape& shape, const std::uint16_t* gate, const std::uint16_t* up,
+                          const float* g, float* gate_gradient, float* up_gradient);
+
+// Rows of x [rows, dim], or of x + y, which go to `sum` then (y == nullptr: neither is looked at):
+// out = row / sqrt(mean(row^2) + eps) * weight; inverse_rms[r] = 1 / sqrt(...).
+void rms_norm(const float* x, const float* y, const float* weight, std::int64_t rows,
+              std::int64_t dim, float eps, float* sum, float* out, float* inverse_rms);
+
+// Gradients of the rows, x here, from those of `out` (g) and, unless null, of the rows themselves
+// (g_sum). dweight [rms_norm_partials(rows), dim] receives partial sums of the gradient of the
+// weight.
+std::int64_t rms_norm_partials(std::int64_t rows);
+void rms_norm_backward(const float* x, const float* weight, const float* inverse_rms,
+                       const float* g, const float* g_sum, std::int64_t rows, std::int64_t dim,
+                       float* dx, float* dweight);
+
 }  // namespace subbyte::kernels

@@ -1,0 +1,188 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/ops/swiglu_mlp.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "subbyte/kernels/elementwise/elementwise.h"
+#include "subbyte/ops/linear_backward.h"
+#include "subbyte/ops/linear_operands.h"
+#include "subbyte/ops/swiglu.h"
+
+namespace subbyte::ops {
+namespace {
+
+using kernels::ComputedMatrices;
+using plan::Slot;
+
+kernels::RowShape shape_of(const ComputedMatrices::Piece& p, std::int64_t stride,
+                           std::int64_t out_stride) {
+    return {p.row1 - p.row0, p.col1 - p.col0, stride, out_stride};
+}
+
+template <typename T>
+T* at_piece(const at::Tensor& t, const ComputedMatrices::Piece& p) {
+    return t.defined() ? static_cast<T*>(t.mutable_data_ptr()) + p.row0 * t.size(1) + p.col0
+                       : nullptr;
+}
+
+struct KeptLayer {
+    LinearContext context;
+    KeptWeight weight;
+    QuantizedTensor x_wgrad;  // X^T packed along T
+
+    KeptLayer() = default;
+    KeptLayer(const MlpLayer& layer, QuantizedTensor x)
+        : context(layer.context), weight(layer.weight), x_wgrad(std::move(x)) {
+        context.inputs = nullptr;  // lives as long as the forward pass
+    }
+    void release() {
+        weight.release();
+        x_wgrad = {};
+    }
+};
+
+class SwigluMlpBackward : public torch::autograd::Node {
+public:
+    KeptLayer gate, up, down;
+    at::Tensor kept_a, kept_b;  // outputs of gate and up, FP32 or BF16 [T, N]
+
+    std::string name() const override { return "SubbyteSwigluMlpBackward"; }
+    void release_variables() override {
+        for (KeptLayer* layer : {&gate, &up, &down}) layer->release();
+        kept_a.reset();
+        kept_b.reset();
+    }
+
+    torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
+        at::NoGradGuard no_grad;
+        torch::autograd::variable_list result(4);
+        if (!grads[0].defined()) return result;
+        const at::Tensor w_gate = gate.weight.get(gate.context), w_up = up.weight.get(up.context),
+                         w_down = down.weight.get(down.context);
+        std::vector<std::int64_t> shape = grads[0].sizes().vec();
+        shape.back() = w_gate.size(1);
+        at::Tensor dh;
+        {
+            const at::Tensor g = grads[0].reshape({-1, w_down.size(0)}).contiguous();
+            const QuantizedPair q = quantized_gradient(g, down.context, true, true);
+            dh = gemm(q.rows, quantized_weight(w_down, down.context, Slot::kDgrad), "dgrad");
+            result[3] = weight_gradient(q.columns, down.x_wgrad, w_down, down.context);
+        }
+        const std::vector<QuantizedPair> q = quantized_gradients(dh);
+        dh.reset();
+        at::Tensor dx =
+            gemm(q[0].rows, quantized_weight(w_gate, gate.context, Slot::kDgrad), "dgrad");
+        add_gemm(q[1].rows, quantized_weight(w_up, up.context, Slot::kDgrad), dx, "dgrad");
+        result[0] = dx.reshape(shape);
+        result[1] = weight_gradient(q[0].columns, gate.x_wgrad, w_gate, gate.context);
+        result[2] = weight_gradient(q[1].columns, up.x_wgrad, w_up, up.context);
+        return result;
+    }
+
+private:
+    // Those of the outputs of gate and up.
+    std::vector<QuantizedPair> quantized_gradients(const at::Tensor& dh) const {
+        const auto compute = [&]<typename T>(const ComputedMatrices::Piece& p, float* const out[],
+                                             std::int64_t stride) {
+            kernels::swiglu_backward_rows(shape_of(p, dh.size(1), stride),
+                                          static_cast<const T*>(at_piece<T>(kept_a, p)),
+                                          static_cast<const T*>(at_piece<T>(kept_b, p)),
+                                          at_piece<float>(dh, p), out[0], out[1]);
+        };
+        const auto copies = [](const LinearContext& c) {
+            return QuantizedCopies{rows_copy(c, Slot::kDgrad, 0), columns_copy(c, Operand::kA, 0)};
+        };
+        const bool half = kept_a.scalar_type() == at::kBFloat16;
+        return quantize_computed(
+            {dh.size(0), dh.size(1),
+             [&](const ComputedMatrices::Piece& p, float* const out[], std::int64_t stride) {
+                 half ? compute.template operator()<std::uint16_t>(p, out, stride)
+                      : compute.template operator()<float>(p, out, stride);
+             }},
+            {copies(gate.context), copies(up.context)});
+    }
+};
+
+bool quantises_all(const LinearContext& context) {
+    const auto& slots = context.recipe->slots;
+    return std::none_of(slots.begin(), slots.end(), [](const plan::SlotRecipe& slot) {
+        return slot.a.is_fp32() || slot.b.is_fp32();
+    });
+}
+
+// Inputs of the down projection for fprop and wgrad, from the outputs a, b of gate and up.
+QuantizedPair quantized_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& a16,
+                                const at::Tensor& b16, const LinearContext& context) {
+    const ComputedMatrices product{
+        a.size(0), a.size(1),
+        [&](const ComputedMatrices::Piece& p, float* const out[], std::int64_t stride) {
+            kernels::swiglu_rows(shape_of(p, a.size(1), stride), at_piece<float>(a, p),
+                                 at_piece<float>(b, p), out[0], at_piece<std::uint16_t>(a16, p),
+                                 at_piece<std::uint16_t>(b16, p));
+        }};
+    return std::move(quantize_computed(product, {{rows_copy(context, Slot::kFprop, 0),
+                                                  columns_copy(context, Operand::kB, 0)}})
+                         .front());
+}
+
+}  // namespace
+
+at::Tensor swiglu_mlp(const at::Tensor& x, MlpLayer gate, MlpLayer up, MlpLayer down,
+                      bool compact) {
+    InputCache inputs;
+    gate.context.inputs = up.context.inputs = &inputs;
+    const auto fits = [](const MlpLayer& layer) {
+        return layer.weight.requires_grad() && layer.context.observer == nullptr &&
+               quantises_all(layer.context);
+    };
+    if (!at::GradMode::is_enabled() || !x.requires_grad() || !fits(gate) || !fits(up) ||
+        !fits(down) || gate.weight.size(0) != up.weight.size(0)) {
+        const at::Tensor a = linear(x, gate.weight, gate.context);
+        return linear(swiglu(a, linear(x, up.weight, up.context), compact), down.weight,
+                      down.context);
+    }
+    check_linear(x, gate.weight);
+    check_linear(x, up.weight);
+    at::Tensor y;
+    auto node = c10::make_intrusive<SwigluMlpBackward>();
+    {
+        at::NoGradGuard no_grad;
+        const at::Tensor x2 = x.detach().reshape({-1, x.size(-1)}).contiguous();
+        const auto forward = [&](const MlpLayer& layer, KeptLayer& kept) {
+            QuantizedPair input = quantized_input(x2, layer.context, true);
+            kept = KeptLayer(layer, std::move(input.columns));
+            return gemm(input.rows,
+                        quantized_weight(layer.weight, layer.context, Slot::kFprop, true), "fprop");
+        };
+        const at::Tensor a = forward(gate, node->gate), b = forward(up, node->up);
+        check_linear(a, down.weight);
+        if (compact) {
+            node->kept_a = at::empty(a.sizes(), a.options().dtype(at::kBFloat16));
+            node->kept_b = at::empty(b.sizes(), b.options().dtype(at::kBFloat16));
+        }
+        QuantizedPair h = quantized_product(a, b, node->kept_a, node->kept_b, down.context);
+        if (!compact) {
+            node->kept_a = a;
+            node->kept_b = b;
+        }
+        y = gemm(h.rows, quantized_weight(down.weight, down.context, Slot::kFprop, true), "fprop");
+        node->down = KeptLayer(down, std::move(h.columns));
+        std::vector<std::int64_t> shape = x.sizes().vec();
+        shape.back() = down.weight.size(0);
+        y = y.reshape(shape);
+    }
+    node->set_next_edges(
+        torch::autograd::collect_next_edges(x, gate.weight, up.weight, down.weight));
+    torch::autograd::set_history(y, node);
+    return y;
+}
+
+}  // namespace subbyte::ops
