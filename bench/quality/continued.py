@@ -15,6 +15,7 @@ already holds a result are not repeated.
 
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
@@ -96,15 +97,19 @@ def main():
         name = os.path.splitext(os.path.basename(plan))[0]
         runs.append((name, "snip", os.path.abspath(plan)))
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
-    losses = {name: [validation_loss(arguments, name, recipe, plan, seed) for seed in seeds]
-              for name, recipe, plan in runs}
+    losses = {name: [] for name, _, _ in runs}
+    for seed in seeds:
+        for name, recipe, plan in runs:
+            losses[name].append(validation_loss(arguments, name, recipe, plan, seed))
     gaps = {name: [ours - base for ours, base in zip(values, losses["bf16"])]
             for name, values in losses.items()}
-    print(f"| plan | validation loss after {arguments.steps} steps | gap to BF16 |\n|---|---|---|")
+    print(f"| plan | validation loss after {arguments.steps} steps | gap to BF16 | perplexity |\n"
+          "|---|---|---|---|")
     for name in sorted(gaps, key=lambda n: statistics.mean(gaps[n])):
         spread = f" +- {statistics.stdev(gaps[name]):.4f}" if len(seeds) > 1 else ""
         print(f"| {name} | {statistics.mean(losses[name]):.4f} | "
-              f"{statistics.mean(gaps[name]):+.4f}{spread} |")
+              f"{statistics.mean(gaps[name]):+.4f}{spread} | "
+              f"{math.expm1(statistics.mean(gaps[name])):+.2%} |")
     with open(os.path.join(arguments.out, "continued.json"), "w", encoding="utf-8") as out:
         json.dump({"losses": losses, "gaps": gaps, "seeds": seeds}, out, indent=1)
 

@@ -51,6 +51,9 @@ Form form_of(const PlanArguments& a) {
     const auto and_solving = [&](const std::vector<std::string>& options) {
         return joined(options, solving);
     };
+    const std::vector<std::string> truth{
+        "MODEL",    "--data",      "--batch-size", "--seq-len",  "--batches", "--measure-batches",
+        "--refine", "--remeasure", "--eval-data",  "--loss-only"};
     const bool folder = std::filesystem::is_directory(a.what);
     if (folder && a.compare_estimators) {
         return {compare_estimators,
@@ -61,14 +64,12 @@ Form form_of(const PlanArguments& a) {
     }
     if (folder && a.from_stats.empty()) {
         return {plan_checkpoint, "a model folder", "it belongs to a configuration",
-                and_solving({"MODEL", "--data", "--probes", "--batch-size", "--seq-len",
-                             "--batches", "--measure-batches", "--save-stats"})};
+                joined(and_solving(truth), {"--probes", "--save-stats"})};
     }
     if (folder) {
         return {plan_checkpoint, "a model folder with --from-stats",
                 "nothing is measured; leave it out, or leave --from-stats out",
-                and_solving(
-                    {"MODEL", "--data", "--from-stats", "--batch-size", "--seq-len", "--batches"})};
+                joined(and_solving(truth), {"--from-stats"})};
     }
     if (!a.what.empty() && !a.from_stats.empty()) {
         return {plan_configuration, "a configuration with --from-stats",
@@ -137,6 +138,19 @@ void add_measure_options(CLI::App& verb, PlanArguments& a) {
         ->capture_default_str();
     verb.add_option("--measure-batches", a.checkpoint.measured_batches,
                     "Batches to average the statistics over")
+        ->capture_default_str();
+    verb.add_option("--eval-data", a.checkpoint.evaluation_text,
+                    "UTF-8 text to evaluate plans on, instead of what follows the measured batches")
+        ->type_name("FILE");
+    verb.add_flag("--loss-only", a.loss_only,
+                  "Evaluate the loss of plans, not what they do to an optimizer step");
+    verb.add_option("--refine", a.improvement.evaluations,
+                    "Better each plan by so many evaluations of the loss on the measured batches")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    verb.add_option("--remeasure", a.improvement.remeasure,
+                    "Measure around each plan and solve again, up to so many times")
+        ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
     verb.add_flag("--compare-estimators", a.compare_estimators,
                   "Compare all estimators with quantising one layer at a time (slow)");

@@ -8,7 +8,7 @@
 
 #include "subbyte/plan/selection.h"
 #include "subbyte/train/config.h"
-#include "subbyte/train/plan_checkpoint.h"
+#include "subbyte/train/plan_improvement.h"
 
 namespace CLI {
 class App;
@@ -36,6 +36,8 @@ struct PlanArguments {
     double loss_weight = defaults.loss_weight, weight_weight = defaults.weight_weight;
     train::CheckpointOptions checkpoint;
     plan::SelectionLimits limits;
+    train::ImprovementOptions improvement;
+    bool loss_only = false;  // no real DL and DW
     bool layers = false, compare_estimators = false, json = false;
     std::function<bool(const char* option)> given;  // typed, not the default
 };

@@ -44,20 +44,38 @@ train::SolveOptions solve_options(const PlanArguments& a) {
 train::CheckpointOptions checkpoint_options(const PlanArguments& a) {
     train::CheckpointOptions options = a.checkpoint;
     options.recipes = a.options;
-    options.needs = plan::needs_of(plan::estimator_from_name(a.estimator));
+    for (const std::string& method : a.methods) {
+        options.needs =
+            options.needs | plan::needs_of(method, plan::estimator_from_name(a.estimator));
+    }
     options.probes = snip::probes_from_name(a.probes);
     return options;
 }
 
+// An option that would change nothing is a misunderstanding.
+void check_improvement(const PlanArguments& a) {
+    const bool measured = std::any_of(a.methods.begin(), a.methods.end(), plan::needs_statistics);
+    if (a.improvement.evaluations > 0 && a.granularity != "layer") {
+        throw Error(ErrorCode::kUsage, "--refine with --granularity " + a.granularity,
+                    "the loss says nothing of dgrad and wgrad: it would give them all that is low");
+    }
+    for (const char* option : {"--refine", "--remeasure"}) {
+        if (measured || !a.given(option)) continue;
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("{}: none of the methods looks at measurements", option),
+                    "leave it out, or plan by snip or an estimator");
+    }
+}
+
 Outcome make_plans(const PlanArguments& a) {
     Outcome outcome;
+    check_improvement(a);
     for (const std::string& recipe : a.options) plan::find_recipe(recipe);
     const train::SolveOptions options = solve_options(a);
     std::unique_ptr<train::PlannedCheckpoint> checkpoint;
     if (!a.what.empty() && !a.data.empty()) {
         checkpoint =
             std::make_unique<train::PlannedCheckpoint>(a.what, a.data, checkpoint_options(a));
-        outcome.notes = checkpoint->notes();
     } else if (!a.what.empty()) {
         throw Error(
             ErrorCode::kUsage, fmt::format("{} is a model folder, and there is no --data", a.what),
@@ -83,18 +101,27 @@ Outcome make_plans(const PlanArguments& a) {
         throw Error(ErrorCode::kUsage, outcome.plans.front().result.notes.front(),
                     "give more --seconds");
     }
-    if (!a.out.empty()) io::write_json(a.out, plan::to_json(outcome.plans.front().result.plan));
-    if (!checkpoint) return outcome;
+    const auto write_plan = [&] {
+        if (!a.out.empty()) io::write_json(a.out, plan::to_json(outcome.plans.front().result.plan));
+    };
+    if (!checkpoint) {
+        write_plan();
+        return outcome;
+    }
     const Stopwatch watch;
     outcome.evaluated = true;
     outcome.base = checkpoint->evaluate(plan::uniform_plan(checkpoint->table(), "bf16"));
     for (train::SolvedPlan& plan : outcome.plans) {
         if (!plan.result.usable()) continue;
+        improve_plan(*checkpoint, statistics, options.planner, a.improvement, plan);
         plan.loss = checkpoint->evaluate(plan.result.plan).mean;
+        if (a.loss_only) continue;
         plan.realised = checkpoint->realised(plan.result.plan, statistics,
                                              plan::estimator_from_name(a.estimator));
     }
     outcome.evaluate_seconds = watch.seconds();
+    outcome.notes = checkpoint->notes();
+    write_plan();
     return outcome;
 }
 
@@ -117,8 +144,9 @@ std::string plans_text(const Outcome& outcome) {
              fmt::format("{:.2e}", r.predicted_loss), fmt::format("{:.2e}", r.predicted_weight),
              fmt::format("{:.3f} s", r.seconds)});
         if (!outcome.evaluated) continue;
-        rows.back().push_back(fmt::format("{:.2e}", plan.realised->real.loss));
-        rows.back().push_back(fmt::format("{:.2e}", plan.realised->real.weight));
+        const bool known = plan.realised.has_value();
+        rows.back().push_back(known ? fmt::format("{:.2e}", plan.realised->real.loss) : "-");
+        rows.back().push_back(known ? fmt::format("{:.2e}", plan.realised->real.weight) : "-");
         rows.back().push_back(fmt::format("{:.4f}", *plan.loss));
         rows.back().push_back(
             fmt::format("{:+.3f}%", 100 * (*plan.loss - outcome.base.mean) / outcome.base.mean));

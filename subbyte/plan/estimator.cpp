@@ -67,10 +67,15 @@ std::vector<std::string> estimator_names() {
     return names;
 }
 
-LossEstimator estimator_from_name(std::string_view name) {
+std::optional<LossEstimator> find_estimator(std::string_view name) {
     for (const Entry& entry : kEstimators) {
         if (entry.name == name) return entry.estimator;
     }
+    return std::nullopt;
+}
+
+LossEstimator estimator_from_name(std::string_view name) {
+    if (const auto estimator = find_estimator(name)) return *estimator;
     throw Error(ErrorCode::kUsage, fmt::format("unknown estimator '{}'", name),
                 nearest_hint(name, estimator_names()));
 }
@@ -109,6 +114,20 @@ LossChange loss_change(const LayerStatistics& s, const std::string& layer_name,
         case LossEstimator::kTaylor: return {.shift = first_order() + 0.5 * s.t * output().tokens};
     }
     throw Error(ErrorCode::kInternal, "an estimator without a formula");
+}
+
+LossChange loss_change_between(const LayerStatistics& s, const std::string& layer_name,
+                               const std::string& from, const std::string& to) {
+    if (from == to) return {};
+    const auto part = [&](const std::string& recipe, LossEstimator estimator) {
+        return loss_change(s, layer_name, recipe, estimator);
+    };
+    return {.shift = part(to, LossEstimator::kFirstOrder).shift -
+                     part(from, LossEstimator::kFirstOrder).shift +
+                     part(to, LossEstimator::kFisher).shift +
+                     part(from, LossEstimator::kFisher).shift,
+            .spread = std::hypot(part(to, LossEstimator::kNormOnly).spread,
+                                 part(from, LossEstimator::kNormOnly).spread)};
 }
 
 std::vector<std::vector<double>> local_errors(const ModelStatistics& statistics,

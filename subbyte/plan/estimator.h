@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ enum class LossEstimator {
 
 std::string_view estimator_name(LossEstimator estimator);
 std::vector<std::string> estimator_names();
+std::optional<LossEstimator> find_estimator(std::string_view name);
 LossEstimator estimator_from_name(std::string_view name);  // Error kUsage with the nearest name
 
 // What has to be measured for an estimator besides norms.
@@ -52,6 +54,13 @@ struct LossChange {
 // Error kUsage, with the layer's name, when the statistics lack what the estimator needs.
 LossChange loss_change(const LayerStatistics& layer, const std::string& layer_name,
                        const std::string& recipe, LossEstimator estimator);
+
+// How the loss changes when a layer goes from one recipe to another, every other layer as it was
+// when the statistics were measured: the step along the gradient there, and half of Fisher's
+// curvature of both errors, taken as independent. spread: norm-only's of both, what the gradient's
+// own noise can do on the measured tokens. Needs what kTaylor needs. Errors as loss_change().
+LossChange loss_change_between(const LayerStatistics& layer, const std::string& layer_name,
+                               const std::string& from, const std::string& to);
 
 // Local quantisation errors, which know nothing of the loss: [layer][recipe], |E_X| + |E_W| + |E_G|
 // or, relative, the same with every part divided by the norm of its tensor. Layers that are no

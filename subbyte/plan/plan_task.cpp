@@ -306,6 +306,22 @@ void set_divergences(PlanTask& task, const ModelStatistics& statistics,
     }
 }
 
+// DL alone by the estimator that the method names; what is predicted of the plan stays that of the
+// options.
+void set_estimator_costs(PlanTask& task, const ModelStatistics& statistics,
+                         const MeasuredLayers& measured, LossEstimator estimator,
+                         PlannerOptions options) {
+    options.estimator = estimator;
+    options.loss_weight = 1;
+    options.weight_weight = 0;
+    options.squared = false;
+    PlanTask rival = task;
+    set_divergences(rival, statistics, measured, options);
+    for (std::size_t u = 0; u < task.units.size(); ++u) {
+        task.units[u].cost = std::move(rival.units[u].cost);
+    }
+}
+
 }  // namespace
 
 PlanTask make_task(const LayerTable& table, const PlannerOptions& options) {
@@ -349,6 +365,8 @@ void set_costs(PlanTask& task, const LayerTable& table, const ModelStatistics& s
     note_unmeasured(task, table, statistics, measured);
     if (options.method == "min-abs-err" || options.method == "min-rel-err") {
         set_local_costs(task, statistics, measured, options.method == "min-rel-err");
+    } else if (const auto estimator = find_estimator(options.method)) {
+        set_estimator_costs(task, statistics, measured, *estimator, options);
     }
 }
 
@@ -383,6 +401,18 @@ std::vector<int> choice_of(const PlanTask& task, const LayerTable& table, const 
         choice.push_back(chosen);
     }
     return choice;
+}
+
+Plan plan_of(const PlanTask& task, const LayerTable& table,
+             const std::vector<std::size_t>& choice) {
+    Plan plan;
+    for (std::size_t u = 0; u < choice.size(); ++u) {
+        for (const auto& [layer, slot] : task.units[u].gemms) {
+            plan.layers[table[layer].name][static_cast<std::size_t>(slot)] =
+                task.recipes[choice[u]].name;
+        }
+    }
+    return plan;
 }
 
 }  // namespace subbyte::plan

@@ -45,6 +45,9 @@ void set_costs(PlanTask& task, const LayerTable& table, const ModelStatistics& s
 // saves less than none shifts the gains of its unit and the target.
 SelectionProblem to_problem(const PlanTask& task, const LayerTable& table, const Plan& start);
 
+// The plan that gives every unit the recipe of this index.
+Plan plan_of(const PlanTask& task, const LayerTable& table, const std::vector<std::size_t>& choice);
+
 // The recipe that the plan gives to every unit, -1 where it is none of the task's or its GEMMs
 // differ.
 std::vector<int> choice_of(const PlanTask& task, const LayerTable& table, const Plan& plan);

@@ -183,18 +183,6 @@ void measure(const PlanTask& task, const std::vector<std::size_t>& choice, PlanR
     }
 }
 
-Plan to_plan(const PlanTask& task, const LayerTable& table,
-             const std::vector<std::size_t>& choice) {
-    Plan plan;
-    for (std::size_t u = 0; u < choice.size(); ++u) {
-        for (const auto& [layer, slot] : task.units[u].gemms) {
-            plan.layers[table[layer].name][static_cast<std::size_t>(slot)] =
-                task.recipes[choice[u]].name;
-        }
-    }
-    return plan;
-}
-
 }  // namespace
 
 std::string_view granularity_name(Granularity granularity) {
@@ -212,7 +200,14 @@ Granularity granularity_from_name(std::string_view name) {
 }
 
 std::vector<std::string> planner_methods() {
-    return {"snip", "uniform", "random", "min-abs-err", "min-rel-err", "layer-type", "layer-id"};
+    std::vector<std::string> methods{"snip",        "uniform",    "random",  "min-abs-err",
+                                     "min-rel-err", "layer-type", "layer-id"};
+    for (std::string& name : estimator_names()) methods.push_back(std::move(name));
+    return methods;
+}
+
+Needs needs_of(const std::string& method, LossEstimator estimator) {
+    return needs_of(estimator) | needs_of(find_estimator(method).value_or(estimator));
 }
 
 bool needs_statistics(const std::string& method) {
@@ -239,26 +234,57 @@ double met_target(const Plan& plan, const LayerTable& table, const PlannerOption
     return std::max(0.0, target);
 }
 
-PlanResult make_plan(const LayerTable& table, const ModelStatistics& statistics,
-                     const PlannerOptions& options) {
-    const auto start = std::chrono::steady_clock::now();
+namespace {
+
+// What the options ask for, with costs where they are known.
+PlanTask task_of(const LayerTable& table, const ModelStatistics& statistics,
+                 const PlannerOptions& options, PlanResult& result) {
     check(options);
     PlanTask task = make_task(table, options);
     if (!statistics.layers.empty() || needs_statistics(options.method)) {
         set_costs(task, table, statistics, options);
     }
-    PlanResult result;
     result.efficiency = options.efficiency;
     result.target = options.target;
     result.relaxed = task.relaxed;
     result.notes = task.notes;
+    return task;
+}
+
+}  // namespace
+
+PlanResult make_plan(const LayerTable& table, const ModelStatistics& statistics,
+                     const PlannerOptions& options) {
+    const auto start = std::chrono::steady_clock::now();
+    PlanResult result;
+    const PlanTask task = task_of(table, statistics, options, result);
     const std::vector<std::size_t> choice = choose(task, table, options, result);
-    result.plan = to_plan(task, table, choice);
+    result.plan = plan_of(task, table, choice);
     result.plan.method = options.method;
     measure(task, choice, result);
     predict(task, choice, options, result);
     result.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return result;
+}
+
+PlanResult describe_plan(const Plan& plan, const LayerTable& table,
+                         const ModelStatistics& statistics, const PlannerOptions& options) {
+    PlanResult result;
+    const PlanTask task = task_of(table, statistics, options, result);
+    std::vector<std::size_t> choice;
+    for (const int option : choice_of(task, table, plan)) {
+        if (option < 0) {
+            throw Error(ErrorCode::kUsage,
+                        fmt::format("the plan gives '{}' what is no option",
+                                    task.units[choice.size()].name),
+                        fmt::format("options: {}", fmt::join(options.recipes, ", ")));
+        }
+        choice.push_back(static_cast<std::size_t>(option));
+    }
+    result.plan = plan;
+    measure(task, choice, result);
+    predict(task, choice, options, result);
     return result;
 }
 

@@ -73,9 +73,11 @@ struct PlanResult {
     bool usable() const { return status != SelectionStatus::kNoSolution; }
 };
 
-// snip, uniform, random, min-abs-err, min-rel-err, layer-type, layer-id
+// snip, uniform, random, min-abs-err, min-rel-err, layer-type, layer-id, and the loss estimators
 std::vector<std::string> planner_methods();
 bool needs_statistics(const std::string& method);  // it looks at measurements
+// What has to be measured besides norms to plan by a method, DL being that of `estimator`.
+Needs needs_of(const std::string& method, LossEstimator estimator);
 
 // The largest target that a plan meets in every stage, by the efficiency of the options; 1 without
 // candidates. Error kUsage as EfficiencyModel.
@@ -85,6 +87,7 @@ double met_target(const Plan& plan, const LayerTable& table, const PlannerOption
 //   snip          least sum of Q over the layers under the budget
 //   min-abs-err   the same with |E_X| + |E_W| + |E_G|
 //   min-rel-err   the same with |E_X|/|X| + |E_W|/|W| + |E_G|/|G|
+//   norm-only, fisher, ...         (estimator_names()) least sum of DL alone, by that estimator
 //   random, layer-type, layer-id   fixed orders (baselines.h): layers change from the least to the
 //   most
 //                 efficient recipe in that order until the budget is reached
@@ -97,5 +100,10 @@ double met_target(const Plan& plan, const LayerTable& table, const PlannerOption
 // couplings that name nothing, and missing statistics; kDiverged for non-finite statistics.
 PlanResult make_plan(const LayerTable& table, const ModelStatistics& statistics,
                      const PlannerOptions& options);
+
+// The same about a plan that is there already; its method is kept, its solver's numbers are 0.
+// Error kUsage also when a unit of the options has a recipe that is none of theirs.
+PlanResult describe_plan(const Plan& plan, const LayerTable& table,
+                         const ModelStatistics& statistics, const PlannerOptions& options);
 
 }  // namespace subbyte::plan

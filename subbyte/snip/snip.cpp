@@ -85,7 +85,8 @@ SNIP::SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions op
       schedule_(schedule_of(options_)),
       precision_(nn::attach_precision(model, options_.keep_high, options_.high)),
       weights_(nn::layer_weights(model, *precision_)),
-      sink_(precision_->table().size(), options_.recipes, plan::needs_of(options_.estimator)),
+      sink_(precision_->table().size(), options_.recipes,
+            plan::needs_of(options_.method, options_.estimator)),
       noise_sink_(*precision_, sink_),
       control_(options_.control, options_.recipes, options_.high, options_.warmup_steps,
                options_.total_steps) {
@@ -214,16 +215,16 @@ void SNIP::collect_stats(const SnipInput& input) {
     if (control_.noise.active()) noise_ = noise_sink_.result(weights_);
     event.statistics_seconds = noise_sink_.seconds() + noise_watch.seconds();
     noise_sink_.reset();
+    const bool curvature = plan::needs_of(options_.method, options_.estimator).curvature;
     // The other methods do not look at gains.
-    const bool probed = input.replay && options_.method == "snip";
+    const bool probed = input.replay && (options_.method == "snip" || curvature);
     const snip::Measurement measurement =
         snip::measure(sink_, *precision_, weights_, optimizer_,
                       {.step = iteration_,
                        .loss = input.loss,
                        .replay = probed ? input.replay : snip::LossFunction{},
                        .probe = {options_.probes, options_.probe_scale,
-                                 options_.seed + static_cast<std::uint64_t>(step_),
-                                 plan::needs_of(options_.estimator).curvature},
+                                 options_.seed + static_cast<std::uint64_t>(step_), curvature},
                        .high = options_.high});
     statistics_ = measurement.statistics;
     event.probe_passes = measurement.probe_passes;

@@ -41,7 +41,7 @@ void check(const CheckpointOptions& options) {
 }
 
 std::vector<MicroBatch> read_batches(const data::Windows& windows, const CheckpointOptions& options,
-                                     const std::string& text) {
+                                     const std::string& text, std::int64_t wanted) {
     if (windows.count() < options.batch_size) {
         throw Error(ErrorCode::kData,
                     fmt::format("{}: {} windows of {} tokens, a batch needs {}", text,
@@ -49,7 +49,6 @@ std::vector<MicroBatch> read_batches(const data::Windows& windows, const Checkpo
                     "give a longer text, or a smaller --batch-size or --seq-len");
     }
     const std::int64_t full = windows.count() / options.batch_size;
-    const std::int64_t wanted = options.measured_batches + std::max(options.batches, kFillSteps);
     std::vector<MicroBatch> batches;
     for (std::int64_t i = 0; i < std::min(full, wanted); ++i) {
         batches.push_back(to_tensors(windows.range(i * options.batch_size, options.batch_size)));
@@ -76,7 +75,12 @@ PlannedCheckpoint::PlannedCheckpoint(const std::string& dir, const std::string& 
                                 options_.seq_len, positions),
                     "give a smaller --seq-len");
     }
-    batches_ = read_batches(text_windows(dir, text, options_.seq_len), options_, text);
+    batches_ = read_batches(text_windows(dir, text, options_.seq_len), options_, text,
+                            options_.measured_batches + std::max(options_.batches, kFillSteps));
+    if (const std::string& other = options_.evaluation_text; !other.empty()) {
+        evaluation_ = read_batches(text_windows(dir, other, options_.seq_len), options_, other,
+                                   options_.batches);
+    }
     measured_ = std::min(batches_.size(), static_cast<std::size_t>(options_.measured_batches));
     model_.precision->seed = options_.seed;
     const std::optional<Config> run = run_configuration(dir);
@@ -84,9 +88,12 @@ PlannedCheckpoint::PlannedCheckpoint(const std::string& dir, const std::string& 
     if (fs::exists(fs::path(dir) / "optimizer.safetensors") &&
         fs::exists(fs::path(dir) / "trainer_state.json")) {
         restore_optimizer(run);
-    } else {
-        fill_moments();
     }
+}
+
+optim::Optimizer& PlannedCheckpoint::filled_optimizer() {
+    if (!optimizer_) fill_moments();
+    return *optimizer_;
 }
 
 ModelLoss PlannedCheckpoint::loss() {
@@ -119,6 +126,7 @@ void PlannedCheckpoint::restore_optimizer(const std::optional<Config>& run) {
 // update of AdamW is lr * sign(g): its derivative would say that gradients do not matter.
 void PlannedCheckpoint::fill_moments() {
     const Config defaults;
+    model_.precision->set_plan(plan::uniform_plan(table(), "bf16"));
     optimizer_ = set_up_optimizer(defaults, *model_.model);
     optimizer_->set_lr(0);
     const auto steps =
@@ -145,11 +153,21 @@ snip::LossFunction PlannedCheckpoint::mean_loss(const at::Tensor& ids, const at:
 snip::Measurement PlannedCheckpoint::measure() { return measure(options_.needs, options_.probes); }
 
 snip::Measurement PlannedCheckpoint::measure(const plan::Needs& needs, snip::Probes probes) {
+    return measure(needs, probes, plan::uniform_plan(table(), "bf16"));
+}
+
+snip::Measurement PlannedCheckpoint::measure_around(plan::Plan plan, const plan::Needs& needs) {
+    for (auto& [layer, recipes] : plan.layers) recipes[1] = recipes[2] = "bf16";
+    return measure(options_.needs | needs, options_.probes, plan);
+}
+
+snip::Measurement PlannedCheckpoint::measure(const plan::Needs& needs, snip::Probes probes,
+                                             const plan::Plan& plan) {
     snip::Measurement result;
     std::vector<plan::ModelStatistics> steps;
     for (std::size_t b = 0; b < measured_; ++b) {
         snip::Measurement one =
-            measure_batch(batches_[b], needs, b == 0 ? probes : snip::Probes::kNone);
+            measure_batch(batches_[b], needs, b == 0 ? probes : snip::Probes::kNone, plan);
         result.probe_passes += one.probe_passes;
         result.statistics_seconds += one.statistics_seconds;
         result.probe_seconds += one.probe_seconds;
@@ -160,9 +178,11 @@ snip::Measurement PlannedCheckpoint::measure(const plan::Needs& needs, snip::Pro
 }
 
 snip::Measurement PlannedCheckpoint::measure_batch(const MicroBatch& batch,
-                                                   const plan::Needs& needs, snip::Probes probes) {
+                                                   const plan::Needs& needs, snip::Probes probes,
+                                                   const plan::Plan& plan) {
+    optim::Optimizer& optimizer = filled_optimizer();
     nn::Precision& precision = *model_.precision;
-    precision.set_plan(plan::uniform_plan(precision.table(), "bf16"));
+    precision.set_plan(plan);
     snip::StatisticsSink sink(precision.table().size(), options_.recipes, needs);
     precision.observer = &sink;
     AccumulatedLoss mean;
@@ -175,8 +195,8 @@ snip::Measurement PlannedCheckpoint::measure_batch(const MicroBatch& batch,
     precision.observer = nullptr;
     const std::int64_t rows = snip::probe_sequences(batch.ids.size(0), batch.ids.size(1));
     snip::Measurement result = snip::measure(
-        sink, precision, nn::layer_weights(*model_.model, precision), *optimizer_,
-        {.step = optimizer_->steps() + optimizer_->skipped(),
+        sink, precision, nn::layer_weights(*model_.model, precision), optimizer,
+        {.step = optimizer.steps() + optimizer.skipped(),
          .loss = mean.mean,
          .replay = probes == snip::Probes::kNone
                        ? snip::LossFunction{}
@@ -185,12 +205,13 @@ snip::Measurement PlannedCheckpoint::measure_batch(const MicroBatch& batch,
                    .scale = options_.probe_scale,
                    .seed = options_.seed,
                    .curvature = needs.curvature}});
-    optimizer_->zero_grad();
+    optimizer.zero_grad();
     plan::check_statistics(result.statistics);
     return result;
 }
 
 std::vector<MicroBatch> PlannedCheckpoint::evaluated_batches() const {
+    if (!evaluation_.empty()) return evaluation_;
     if (batches_.size() == measured_) return batches_;
     const std::size_t end =
         std::min(batches_.size(), measured_ + static_cast<std::size_t>(options_.batches));
@@ -203,14 +224,20 @@ AccumulatedLoss PlannedCheckpoint::evaluate(const plan::Plan& plan) {
     return train::evaluate(loss(), evaluated_batches(), *model_.precision);
 }
 
+AccumulatedLoss PlannedCheckpoint::evaluate_measured(const plan::Plan& plan) {
+    model_.precision->set_plan(plan);
+    const auto end = batches_.begin() + static_cast<std::ptrdiff_t>(measured_);
+    return train::evaluate(loss(), {batches_.begin(), end}, *model_.precision);
+}
+
 snip::Realised PlannedCheckpoint::realised(const plan::Plan& plan,
                                            const plan::ModelStatistics& statistics,
                                            plan::LossEstimator estimator) {
     const std::vector<snip::LossFunction> batches{
         mean_loss(batches_.front().ids, batches_.front().targets)};
     const auto weights = nn::layer_weights(*model_.model, *model_.precision);
-    return snip::realised({batches, *model_.precision, *optimizer_, weights}, plan, statistics,
-                          estimator);
+    return snip::realised({batches, *model_.precision, filled_optimizer(), weights}, plan,
+                          statistics, estimator);
 }
 
 BruteForce PlannedCheckpoint::brute_force(const std::vector<std::string>& recipes) {
@@ -224,7 +251,7 @@ BruteForce PlannedCheckpoint::brute_force(const std::vector<std::string>& recipe
     for (int half = 0; half < 2; ++half) {
         if (batches[half].empty()) continue;
         result.halves[half] =
-            snip::Oracle{batches[half], *model_.precision, *optimizer_, weights}.per_layer(
+            snip::Oracle{batches[half], *model_.precision, filled_optimizer(), weights}.per_layer(
                 recipes, /*keep_sign=*/true);
     }
     std::size_t candidates = 0;
@@ -249,6 +276,13 @@ BruteForce PlannedCheckpoint::brute_force(const std::vector<std::string>& recipe
     return result;
 }
 
+void model_costs(SolvedPlan& solved, const plan::LayerTable& table) {
+    const plan::Plan& plan = solved.result.plan;
+    solved.fp4_share = plan::fp4_share(plan, table);
+    solved.bits = plan::effective_bits(plan, table);
+    solved.speedup = plan::estimate_cost(plan, table).total.candidate_speedup();
+}
+
 std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics,
                                     const SolveOptions& options) {
     std::vector<SolvedPlan> plans;
@@ -259,10 +293,7 @@ std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics,
             planner.target = target;
             SolvedPlan solved;
             solved.result = plan::make_plan(statistics.table, statistics, planner);
-            const plan::Plan& plan = solved.result.plan;
-            solved.fp4_share = plan::fp4_share(plan, statistics.table);
-            solved.bits = plan::effective_bits(plan, statistics.table);
-            solved.speedup = plan::estimate_cost(plan, statistics.table).total.candidate_speedup();
+            model_costs(solved, statistics.table);
             plans.push_back(std::move(solved));
         }
     }
@@ -305,6 +336,14 @@ nlohmann::ordered_json to_json(const SolvedPlan& solved) {
                                 {"solve_seconds", r.seconds},
                                 {"notes", r.notes},
                                 {"plan", plan::to_json(r.plan)}};
+    if (solved.improvement) {
+        const Improvement& gained = *solved.improvement;
+        json["measured_loss_solved"] = gained.start_loss;
+        json["measured_loss"] = gained.loss;
+        json["remeasured"] = gained.remeasured;
+        json["evaluations"] = gained.evaluations;
+        json["accepted"] = gained.accepted;
+    }
     if (solved.realised) {
         const snip::Realised& realised = *solved.realised;
         json["predicted_plan_loss"] = realised.predicted.loss;

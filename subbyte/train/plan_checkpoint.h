@@ -24,12 +24,23 @@ struct SolveOptions {
     plan::PlannerOptions planner;  // method and target come from the lists
 };
 
+// How a plan came to be better than what was solved for (plan_improvement.h).
+struct Improvement {
+    double start_loss = 0, loss = 0;  // on the measured batches, before and after
+    int remeasured = 0;               // how often the statistics were taken around a plan
+    int evaluations = 0, accepted = 0;
+};
+
 struct SolvedPlan {
     plan::PlanResult result;
+    std::optional<Improvement> improvement;
     double fp4_share = 0, bits = 0, speedup = 1;  // modelled, of the candidates
     std::optional<double> loss;  // mean loss with the plan in force, when it was evaluated
     std::optional<snip::Realised> realised;
 };
+
+// Fills the modelled numbers from the plan of the result.
+void model_costs(SolvedPlan& solved, const plan::LayerTable& table);
 
 // One plan per method and target, methods outermost. Errors as make_plan().
 std::vector<SolvedPlan> solve_plans(const plan::ModelStatistics& statistics,
@@ -43,6 +54,7 @@ struct CheckpointOptions {
     std::int64_t batch_size = 8, seq_len = 256;
     std::int64_t measured_batches = 1;  // statistics are averaged over so many
     std::int64_t batches = 8;           // of an evaluation
+    std::string evaluation_text;        // another text to evaluate on; empty: what follows
     std::uint64_t seed = 0;
 };
 
@@ -58,10 +70,10 @@ class PlannedCheckpoint {
 public:
     // Loads the model and the text. A checkpoint of a run brings its optimizer and, when its run
     // folder is there, the settings of the optimizer, precision.head and the [[precision.rule]]s,
-    // whose layers are no candidates. For another folder a new AdamW sees up to 8 batches first, so
-    // that its moments are those of the text (weights unchanged). Errors: kUsage for options out of
-    // range; kData for files (those of a checkpoint are verified), a text without one full batch,
-    // or an optimizer state that does not fit.
+    // whose layers are no candidates. For another folder a new AdamW sees up to 8 batches before
+    // the first measurement, so that its moments are those of the text (weights unchanged). Errors:
+    // kUsage for options out of range; kData for files (those of a checkpoint are verified), a text
+    // without one full batch, or an optimizer state that does not fit.
     PlannedCheckpoint(const std::string& dir, const std::string& text,
                       const CheckpointOptions& options);
 
@@ -71,11 +83,17 @@ public:
     snip::Measurement measure();
     // The same for another estimator and other probes than the options say.
     snip::Measurement measure(const plan::Needs& needs, snip::Probes probes);
+    // The same for the needs of an estimator too, the forward passes running under a plan:
+    // gradients are those around it. Backward passes and probes run in BF16.
+    snip::Measurement measure_around(plan::Plan plan, const plan::Needs& needs);
+    std::size_t measured_batches() const { return measured_; }
 
-    // Mean loss under a plan over the batches that follow the measured ones (those when there are
-    // no others). Layers that the plan does not name run in its fallback; the head in BF16, or as
-    // the run has it.
+    // Mean loss under a plan over the first batches of the evaluation text, or those that follow
+    // the measured ones (those when there are no others). Layers that the plan does not name run in
+    // its fallback; the head in BF16, or as the run has it.
     AccumulatedLoss evaluate(const plan::Plan& plan);
+    // The same over the measured batches.
+    AccumulatedLoss evaluate_measured(const plan::Plan& plan);
 
     // What the plan does to the loss and to an optimizer step on the first of the measured batches,
     // and what was predicted. Two forward and backward passes.
@@ -91,18 +109,21 @@ public:
 
 private:
     void restore_optimizer(const std::optional<Config>& run);
+    optim::Optimizer& filled_optimizer();
     void fill_moments();
     ModelLoss loss();
     std::vector<MicroBatch> evaluated_batches() const;
     snip::LossFunction mean_loss(const at::Tensor& ids, const at::Tensor& targets);
+    snip::Measurement measure(const plan::Needs& needs, snip::Probes probes,
+                              const plan::Plan& plan);
     snip::Measurement measure_batch(const MicroBatch& batch, const plan::Needs& needs,
-                                    snip::Probes probes);
+                                    snip::Probes probes, const plan::Plan& plan);
 
     CheckpointOptions options_;
     EvaluationModel model_;
-    std::vector<MicroBatch> batches_;
-    std::size_t measured_ = 1;  // so many of them
-    std::unique_ptr<optim::Optimizer> optimizer_;
+    std::vector<MicroBatch> batches_, evaluation_;  // evaluation_ may be empty
+    std::size_t measured_ = 1;                      // so many of them
+    std::unique_ptr<optim::Optimizer> optimizer_;   // null: not filled yet
     std::vector<std::string> notes_;
 };
 

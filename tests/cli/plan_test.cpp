@@ -200,6 +200,37 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
                  "a batch needs 9999");
 }
 
+TEST_F(PlanVerb, PlansAreBetteredByTheLossOfTheMeasuredBatches) {
+    train_tiny_run("r");
+    const std::string plan =
+        "plan r/checkpoints/latest --data text.txt --batch-size 4 --seq-len 32 --batches 2"
+        " --measure-batches 2 --target 0.5 --json --methods ";
+    const json solved = run(plan + "fisher --save-stats stats.json").json()["plans"][0];
+    EXPECT_FALSE(solved.contains("evaluations"));
+    const std::string better = plan + "fisher --from-stats stats.json --remeasure 2 --refine 12";
+    const json refined = run(better).json()["plans"][0];
+    EXPECT_EQ(run(better).json()["plans"][0]["plan"], refined["plan"]);
+    EXPECT_EQ(refined["method"], "fisher");
+    EXPECT_GE(refined["reached"].get<double>(), 0.5 * (1 - 1e-9));
+    EXPECT_GE(refined["evaluations"], 12);
+    EXPECT_LE(refined["evaluations"], 12 + 3);
+    EXPECT_GE(refined["remeasured"], 1);
+    EXPECT_GT(refined["accepted"], 0) << refined;
+    EXPECT_LT(refined["measured_loss"], refined["measured_loss_solved"]);
+    EXPECT_NE(refined["plan"], solved["plan"]);
+
+    // Evaluated on the very text that was measured, the loss is the one the search saw.
+    const json same = run(better + " --eval-data text.txt --loss-only").json()["plans"][0];
+    EXPECT_FALSE(same.contains("realised_loss"));
+    EXPECT_TRUE(refined.contains("realised_loss"));
+    EXPECT_EQ(same["plan"], refined["plan"]);
+    EXPECT_DOUBLE_EQ(same["loss"], same["measured_loss"]);
+
+    expect_error(run(plan + "uniform,random --refine 3"), 2, "--refine");
+    expect_error(run(plan + "snip --granularity gemm --refine 3"), 2, "--granularity gemm");
+    expect_error(run("plan llama-9m --refine 3"), 2, "--refine means nothing");
+}
+
 TEST_F(PlanVerb, EstimatorsAreComparedWithBruteForce) {
     train_tiny_run("r");
     const std::string compare =

@@ -58,6 +58,19 @@ TEST(Estimator, FormulasByHand) {
     EXPECT_NEAR(change(LossEstimator::kHessianTrace).shift, 2 * (0.63 / 144 + 1.0 / 36), 1e-15);
 }
 
+TEST(Estimator, AChangeOfRecipeByHand) {
+    LayerStatistics layer = round_layer();
+    layer.errors["fp8"] = {.ex = 0.02, .ew = 0.03, .first_order = 0.1};
+    layer.errors["fp8"].output = {.squared = 1, .elements = 0, .tokens = 0.004};
+    // Fisher's terms are 2 * 0.03 and 2 * 0.004, and both directions pay them.
+    const LossChange up = loss_change_between(layer, "layer", "fp4", "fp8");
+    EXPECT_NEAR(up.shift, 0.1 + 0.5 + 0.06 + 0.008, 1e-15);
+    EXPECT_NEAR(up.spread, std::sqrt(1.01 * (25 * 0.04 / 36 + 36 * 0.09 / 144)), 1e-15);
+    EXPECT_NEAR(loss_change_between(layer, "layer", "fp8", "fp4").shift, -0.6 + 0.068, 1e-15);
+    EXPECT_NEAR(loss_change_between(layer, "layer", "fp4", "bf16").shift, 0.5 + 0.06, 1e-15);
+    EXPECT_EQ(loss_change_between(layer, "layer", "fp4", "fp4").size(), 0);
+}
+
 TEST(Estimator, NamesComeBackAndUnknownOnesAreRefused) {
     for (const std::string& name : estimator_names()) {
         EXPECT_EQ(estimator_name(estimator_from_name(name)), name);
@@ -161,6 +174,9 @@ TEST(StatisticsAverage, SquaresAndMeans) {
     a.layers[2].errors["fp4"].output = {.squared = 1, .elements = 2, .tokens = 3};
     b.layers[2].errors["fp4"].output = {.squared = 2, .elements = 4, .tokens = 9};
     b.layers[2].forward.clear();  // measured in one step only
+    for (ModelStatistics* statistics : {&a, &b}) {
+        for (LayerStatistics& layer : statistics->layers) layer.curvature.reset();
+    }
     b.layers[2].curvature = 5;
     const ModelStatistics mean = average({a, b});
     EXPECT_EQ(mean.loss, 3);

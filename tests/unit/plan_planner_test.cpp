@@ -12,6 +12,7 @@
 #include "plan_tables.h"
 #include "subbyte/core/error.h"
 #include "subbyte/plan/baselines.h"
+#include "subbyte/plan/plan_damage.h"
 
 namespace subbyte::plan {
 namespace {
@@ -165,8 +166,23 @@ TEST(Planner, ChoosesTheOptimumOfItsMeasure) {
                     EXPECT_EQ(result.status, SelectionStatus::kOptimal);
                 }
             }
+            options.squared = false;
+            options.estimator = LossEstimator::kNormOnly;
+            for (const std::string& name : estimator_names()) {
+                options.method = name;
+                const auto d = estimate_divergence(statistics, recipes, estimator_from_name(name));
+                const PlanResult result = make_plan(table, statistics, options);
+                const double best =
+                    cheapest(table, recipes, target,
+                             [&](std::size_t i, std::size_t r) { return d[i][r].loss; });
+                EXPECT_NEAR(result.objective, best, 1e-9 * best) << name;
+                EXPECT_GT(best, 0) << name;
+                // What is predicted stays that of the options.
+                const PlanDamage damage =
+                    plan_damage(result.plan, table, statistics, options_for("snip", target));
+                EXPECT_NEAR(result.predicted, damage.total, 1e-12 * damage.total) << name;
+            }
             for (const bool relative : {false, true}) {
-                options.squared = false;
                 options.method = relative ? "min-rel-err" : "min-abs-err";
                 const auto error = [&](std::size_t i, std::size_t r) {
                     if (recipes[r] == "bf16") return 0.0;
@@ -323,6 +339,29 @@ TEST(Planner, TablesWithoutTokensCountTheirWeights) {
     const PlanResult unknown = make_plan(table, {}, options_for("layer-type", 0.5));
     EXPECT_EQ(unknown.plan, known);
     EXPECT_NEAR(unknown.reached, 0.524, 5e-4);
+}
+
+TEST(Planner, DescribesAPlanThatIsThereAsItDescribesItsOwn) {
+    const LayerTable table = tiny_llama(2);
+    const ModelStatistics statistics = random_statistics(table, 6);
+    const PlannerOptions options = options_for("snip", 0.6);
+    const PlanResult made = make_plan(table, statistics, options);
+    PlanResult described = describe_plan(made.plan, table, statistics, options);
+    EXPECT_EQ(described.plan, made.plan);
+    EXPECT_EQ(described.predicted, made.predicted);
+    EXPECT_EQ(described.predicted_weight, made.predicted_weight);
+    EXPECT_EQ(described.reached, made.reached);
+    ASSERT_EQ(described.stages.size(), 2u);
+    EXPECT_EQ(described.stages[1].reached, made.stages[1].reached);
+    Plan foreign = made.plan;
+    foreign.set("model.layers.3.mlp.up_proj", "int4");
+    try {
+        describe_plan(foreign, table, statistics, options);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kUsage);
+        EXPECT_NE(std::string(error.what()).find("layers.3.mlp.up_proj"), std::string::npos);
+    }
 }
 
 TEST(Planner, NothingToPlanIsNoError) {

@@ -53,7 +53,7 @@ inline LayerTable open_llama_7b() { return llama_table(32, 4096, 11008, 4096); }
 
 // Random but sensible statistics for a table; 4 bit hurts about 16 times as much as 8 bit.
 inline ModelStatistics random_statistics(const LayerTable& table, unsigned seed) {
-    std::mt19937 random(seed);
+    std::mt19937 random(seed), more(seed + 1000);
     std::uniform_real_distribution<double> u(0.5, 2.0);
     ModelStatistics statistics;
     statistics.step = 100;
@@ -77,7 +77,13 @@ inline ModelStatistics random_statistics(const LayerTable& table, unsigned seed)
                               .ew = size * u(random) * s.w,
                               .eg = size * u(random) * s.g,
                               .first_order = 1e-3 * size * (u(random) - 1.0)};
+            const double e = size * u(more);
+            s.errors[name].output = {.squared = e * e * s.y * s.y,
+                                     .elements = 1e-3 * e * e / s.t,
+                                     .tokens = 1e-3 * e * e * u(more) / s.t};
         }
+        s.outer = u(more) * s.g * s.g * s.k;
+        s.curvature = 1e-6 * u(more);
         for (std::size_t k = 0; k < table.size(); ++k) {
             s.backward.push_back(statistics.layers.size() > k ? 0.1 * u(random) : 0.0);
             s.forward.push_back(1e-3 * u(random));

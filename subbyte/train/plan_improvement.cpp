@@ -1,0 +1,112 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/train/plan_improvement.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "subbyte/plan/plan_task.h"
+#include "subbyte/plan/refine.h"
+
+namespace subbyte::train {
+namespace {
+
+// What the gradients around a plan say of every unit and option; only fprop moves the loss.
+std::vector<std::vector<plan::Hint>> hints_around(PlannedCheckpoint& checkpoint,
+                                                  const plan::PlanTask& task,
+                                                  const plan::LayerTable& table,
+                                                  const plan::Plan& plan) {
+    const plan::ModelStatistics around =
+        checkpoint.measure_around(plan, plan::needs_of(plan::LossEstimator::kTaylor)).statistics;
+    const auto batches = static_cast<double>(checkpoint.measured_batches());
+    std::vector<std::vector<plan::Hint>> hints;
+    for (const plan::PlanUnit& unit : task.units) {
+        hints.emplace_back();
+        for (const plan::Recipe& recipe : task.recipes) {
+            double change = 0, variance = 0;
+            for (const auto& [layer, slot] : unit.gemms) {
+                if (slot != plan::Slot::kFprop) continue;
+                const std::string& name = table[layer].name;
+                const plan::LossChange step = plan::loss_change_between(
+                    around.layers[layer], name, plan.recipe(name, slot), recipe.name);
+                change += step.shift;
+                variance += step.spread * step.spread / batches;
+            }
+            hints.back().push_back({change, std::sqrt(variance)});
+        }
+    }
+    return hints;
+}
+
+// The search itself, in terms of units and options.
+plan::Plan search(PlannedCheckpoint& checkpoint, const plan::ModelStatistics& statistics,
+                  const plan::PlannerOptions& planner, int evaluations, const plan::Plan& start,
+                  Improvement& gained) {
+    plan::PlanTask task = plan::make_task(statistics.table, planner);
+    plan::set_costs(task, statistics.table, statistics, planner);
+    const auto plan_of = [&](const std::vector<int>& choice) {
+        plan::Plan plan = plan::plan_of(task, statistics.table, {choice.begin(), choice.end()});
+        plan.method = start.method;
+        return plan;
+    };
+    const plan::Refinement refined =
+        plan::refine_selection(plan::to_problem(task, statistics.table, {}),
+                               plan::choice_of(task, statistics.table, start),
+                               [&](const std::vector<int>& choice) {
+                                   return checkpoint.evaluate_measured(plan_of(choice)).mean;
+                               },
+                               {.evaluations = evaluations,
+                                .seed = planner.seed,
+                                .hints = hints_around(checkpoint, task, statistics.table, start)});
+    gained.evaluations += refined.evaluations;
+    gained.accepted += refined.accepted;
+    gained.loss = refined.loss;
+    return plan_of(refined.choice);
+}
+
+}  // namespace
+
+void improve_plan(PlannedCheckpoint& checkpoint, const plan::ModelStatistics& statistics,
+                  plan::PlannerOptions planner, const ImprovementOptions& options,
+                  SolvedPlan& solved) {
+    planner.method = solved.result.plan.method;
+    planner.target = solved.result.target;
+    if (options.remeasure + options.evaluations == 0 || !plan::needs_statistics(planner.method)) {
+        return;
+    }
+    plan::Plan best = solved.result.plan;
+    Improvement gained;
+    gained.start_loss = gained.loss = checkpoint.evaluate_measured(best).mean;
+    gained.evaluations = 1;
+    plan::ModelStatistics around = statistics;
+    while (gained.remeasured < options.remeasure) {
+        plan::ModelStatistics again = checkpoint.measure_around(best, {}).statistics;
+        again.table = statistics.table;
+        ++gained.remeasured;
+        planner.start = best;
+        const plan::PlanResult result = plan::make_plan(again.table, again, planner);
+        if (!result.usable() || result.plan == best) break;
+        const double loss = checkpoint.evaluate_measured(result.plan).mean;
+        ++gained.evaluations;
+        if (!(loss < gained.loss)) break;
+        gained.loss = loss;
+        ++gained.accepted;
+        best = result.plan;
+        around = std::move(again);
+    }
+    if (options.evaluations > 0) {
+        best = search(checkpoint, around, planner, options.evaluations, best, gained);
+    }
+    if (best != solved.result.plan) {
+        solved.result = plan::describe_plan(best, statistics.table, statistics, planner);
+        model_costs(solved, statistics.table);
+    }
+    solved.result.notes.push_back(
+        fmt::format("loss of the measured batches {:.4f} as solved, {:.4f} after {} measurements "
+                    "around a plan and {} evaluations",
+                    gained.start_loss, gained.loss, gained.remeasured, gained.evaluations));
+    solved.improvement = gained;
+}
+
+}  // namespace subbyte::train
