@@ -137,10 +137,10 @@ def main():
     targets = ["--targets", arguments.targets]
     ours = arguments.methods.split(",")[0]
     planner = Planner(arguments, passed)
-    planner.add("rules", None, targets + [
-        "--methods", arguments.methods, "--save-stats", planner.statistics,
-        "--svg", os.path.join(arguments.out, "curve.svg")])
     known = ["--from-stats", planner.statistics]
+    first = known if os.path.exists(planner.statistics) else ["--save-stats", planner.statistics]
+    planner.add("rules", None, targets + first + [
+        "--methods", arguments.methods, "--svg", os.path.join(arguments.out, "curve.svg")])
     for draw in range(arguments.draws):
         planner.add(f"random{draw}", "random",
                     targets + known + ["--methods", "random", "--seed", str(draw)])
