@@ -15,6 +15,11 @@ namespace subbyte::models {
 // The parts of a LLaMA, for this file only.
 namespace llama_parts {
 
+// A layer of a block for the ops that compute several at once; x has as many rows as its input.
+ops::LinearLayer as_part(nn::Linear& layer, const at::Tensor& x) {
+    return {layer->weight, layer->context(x.numel() / x.size(-1))};
+}
+
 class AttentionImpl : public torch::nn::Module {
 public:
     explicit AttentionImpl(const LlamaConfig& c) : config_(c) {
@@ -29,11 +34,11 @@ public:
         const auto split = [&](const at::Tensor& y, std::int64_t heads) {
             return y.view({x.size(0), x.size(1), heads, config_.head_size()});
         };
-        ops::InputCache inputs;
-        const at::Tensor q = split(q_proj_(x, &inputs), config_.heads);
-        const at::Tensor k = split(k_proj_(x, &inputs), config_.kv_heads);
-        const at::Tensor v = split(v_proj_(x, &inputs), config_.kv_heads);
-        const at::Tensor y = ops::rotary_attention(q, k, v, config_.rope_theta, o_proj_->compact());
+        const std::vector<at::Tensor> qkv =
+            ops::linear_group(x, {as_part(q_proj_, x), as_part(k_proj_, x), as_part(v_proj_, x)});
+        const at::Tensor y = ops::rotary_attention(
+            split(qkv[0], config_.heads), split(qkv[1], config_.kv_heads),
+            split(qkv[2], config_.kv_heads), config_.rope_theta, o_proj_->compact());
         return o_proj_(y.reshape({x.size(0), x.size(1), -1}));
     }
 
@@ -52,12 +57,8 @@ public:
     }
 
     at::Tensor forward(const at::Tensor& x) {
-        const std::int64_t rows = x.numel() / x.size(-1);
-        const auto layer = [&](nn::Linear& linear) {
-            return ops::MlpLayer{linear->weight, linear->context(rows)};
-        };
-        return ops::swiglu_mlp(x, layer(gate_proj_), layer(up_proj_), layer(down_proj_),
-                               down_proj_->compact());
+        return ops::swiglu_mlp(x, as_part(gate_proj_, x), as_part(up_proj_, x),
+                               as_part(down_proj_, x), down_proj_->compact());
     }
 
 private:

@@ -18,23 +18,19 @@ using plan::Slot;
 
 class LinearBackward : public torch::autograd::Node {
 public:
-    LinearContext context;
-    QuantizedTensor x_wgrad;  // X^T packed along T
-    KeptWeight kept_weight;
+    KeptLayer kept;
     bool needs_dx = false, needs_dw = false;
 
     std::string name() const override { return "SubbyteLinearBackward"; }
 
-    void release_variables() override {
-        x_wgrad = {};
-        kept_weight.release();
-    }
+    void release_variables() override { kept.release(); }
 
     torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
         at::NoGradGuard no_grad;
         torch::autograd::variable_list result(2);
         if (!grads[0].defined()) return result;
-        const at::Tensor weight = kept_weight.get(context);
+        const LinearContext& context = kept.context;
+        const at::Tensor weight = kept.weight.get(context);
         const std::vector<std::int64_t> shape = grads[0].sizes().vec();
         const at::Tensor g = grads[0].reshape({-1, weight.size(0)}).contiguous();
         at::Tensor dx, dw;
@@ -42,7 +38,7 @@ public:
             const QuantizedPair q = quantized_gradient(g, context, needs_dx, needs_dw);
             if (needs_dx)
                 dx = gemm(q.rows, quantized_weight(weight, context, Slot::kDgrad), "dgrad");
-            if (needs_dw) dw = weight_gradient(q.columns, x_wgrad, weight, context);
+            if (needs_dw) dw = weight_gradient(q.columns, kept.x_wgrad, weight, context);
         }
         if (context.observer != nullptr) context.observer->on_backward(context.layer, g, dx, dw);
         if (dx.defined()) {
@@ -100,12 +96,9 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const LinearCon
         y = y.reshape(shape);
         if (needs_dx || needs_dw) {
             node = c10::make_intrusive<LinearBackward>();
-            node->context = context;
-            node->context.inputs = nullptr;  // lives as long as the forward pass
-            node->kept_weight = KeptWeight(weight);
+            node->kept = KeptLayer(weight, context, std::move(input.columns));
             node->needs_dx = needs_dx;
             node->needs_dw = needs_dw;
-            node->x_wgrad = std::move(input.columns);
         }
     }
     if (node) {

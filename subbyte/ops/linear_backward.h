@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
+
 #include "subbyte/ops/linear.h"
 
 namespace subbyte::ops {
@@ -21,6 +23,23 @@ public:
 private:
     at::Tensor weight_;  // the parameter itself (no copy)
     std::uint32_t version_ = 0;
+};
+
+// What a layer keeps for its backward pass.
+struct KeptLayer {
+    LinearContext context;
+    KeptWeight weight;
+    QuantizedTensor x_wgrad;  // X^T packed along T
+
+    KeptLayer() = default;
+    KeptLayer(const at::Tensor& w, const LinearContext& c, QuantizedTensor x)
+        : context(c), weight(w), x_wgrad(std::move(x)) {
+        context.inputs = nullptr;  // lives as long as the forward pass
+    }
+    void release() {
+        weight.release();
+        x_wgrad = {};
+    }
 };
 
 // dW = G^T X from copies that are packed along T. Later micro-batches of a step add their product

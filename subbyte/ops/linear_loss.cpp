@@ -61,6 +61,28 @@ struct Gradients {
     at::Tensor dx, dw;
 };
 
+// The losses of some rows and the copies of the gradient of their logits, which are lost.
+QuantizedPair logits_gradient(at::Tensor& logits, const std::int64_t* labels,
+                              const LinearContext& context, bool needs_dx, bool needs_dw,
+                              std::uint32_t part, float* losses) {
+    const std::int64_t rows = logits.size(0), vocabulary = logits.size(1);
+    float* const x = logits.mutable_data_ptr<float>();
+    const QuantizedCopies copies{rows_copy(context, Slot::kDgrad, part),
+                                 columns_copy(context, Operand::kA, part)};
+    if (!needs_dx || !needs_dw || copies.rows.spec.is_fp32() || copies.columns.spec.is_fp32()) {
+        kernels::softmax_cross_entropy(x, labels, rows, vocabulary, needs_dx || needs_dw, losses);
+        return quantized_gradient(logits, context, needs_dx, needs_dw, part);
+    }
+    std::vector<kernels::SoftmaxRow> softmax(static_cast<std::size_t>(rows));
+    kernels::softmax_losses(x, labels, rows, vocabulary, losses, softmax.data());
+    const auto gradient = [&](const kernels::ComputedMatrices::Piece& p, float* const out[],
+                              std::int64_t stride) {
+        kernels::softmax_gradient(x, labels, softmax.data(), vocabulary, p.row0, p.row1, p.col0,
+                                  p.col1, out[0], stride);
+    };
+    return std::move(quantize_computed({rows, vocabulary, gradient}, {copies}).front());
+}
+
 // Loss of all rows; fills the gradients that are asked for.
 double run(const at::Tensor& x, const at::Tensor& weight, const std::int64_t* labels,
            const LinearContext& context, bool needs_dx, bool needs_dw, Gradients& gradients) {
@@ -77,11 +99,9 @@ double run(const at::Tensor& x, const at::Tensor& weight, const std::int64_t* la
             quantized_input(x.narrow(0, first, count), context, needs_dw, part);
         at::Tensor logits =
             gemm(input.rows, quantized_weight(weight, context, Slot::kFprop, needs_dx), "fprop");
-        kernels::softmax_cross_entropy(logits.mutable_data_ptr<float>(), labels + first, count,
-                                       vocabulary, needs_dx || needs_dw,
-                                       losses.data() + static_cast<std::size_t>(first));
-        // The logits are their own gradient now.
-        const QuantizedPair g = quantized_gradient(logits, context, needs_dx, needs_dw, part);
+        const QuantizedPair g =
+            logits_gradient(logits, labels + first, context, needs_dx, needs_dw, part,
+                            losses.data() + static_cast<std::size_t>(first));
         logits.reset();  // the largest tensor of the step; the GEMMs do not need it any more
         if (needs_dx) {
             gradients.dx.narrow(0, first, count)

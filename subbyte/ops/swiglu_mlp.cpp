@@ -33,22 +33,6 @@ T* at_piece(const at::Tensor& t, const ComputedMatrices::Piece& p) {
                        : nullptr;
 }
 
-struct KeptLayer {
-    LinearContext context;
-    KeptWeight weight;
-    QuantizedTensor x_wgrad;  // X^T packed along T
-
-    KeptLayer() = default;
-    KeptLayer(const MlpLayer& layer, QuantizedTensor x)
-        : context(layer.context), weight(layer.weight), x_wgrad(std::move(x)) {
-        context.inputs = nullptr;  // lives as long as the forward pass
-    }
-    void release() {
-        weight.release();
-        x_wgrad = {};
-    }
-};
-
 class SwigluMlpBackward : public torch::autograd::Node {
 public:
     KeptLayer gate, up, down;
@@ -135,11 +119,11 @@ QuantizedPair quantized_product(const at::Tensor& a, const at::Tensor& b, const 
 
 }  // namespace
 
-at::Tensor swiglu_mlp(const at::Tensor& x, MlpLayer gate, MlpLayer up, MlpLayer down,
+at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up, LinearLayer down,
                       bool compact) {
     InputCache inputs;
     gate.context.inputs = up.context.inputs = &inputs;
-    const auto fits = [](const MlpLayer& layer) {
+    const auto fits = [](const LinearLayer& layer) {
         return layer.weight.requires_grad() && layer.context.observer == nullptr &&
                quantises_all(layer.context);
     };
@@ -156,9 +140,9 @@ at::Tensor swiglu_mlp(const at::Tensor& x, MlpLayer gate, MlpLayer up, MlpLayer 
     {
         at::NoGradGuard no_grad;
         const at::Tensor x2 = x.detach().reshape({-1, x.size(-1)}).contiguous();
-        const auto forward = [&](const MlpLayer& layer, KeptLayer& kept) {
+        const auto forward = [&](const LinearLayer& layer, KeptLayer& kept) {
             QuantizedPair input = quantized_input(x2, layer.context, true);
-            kept = KeptLayer(layer, std::move(input.columns));
+            kept = KeptLayer(layer.weight, layer.context, std::move(input.columns));
             return gemm(input.rows,
                         quantized_weight(layer.weight, layer.context, Slot::kFprop, true), "fprop");
         };
@@ -174,7 +158,7 @@ at::Tensor swiglu_mlp(const at::Tensor& x, MlpLayer gate, MlpLayer up, MlpLayer 
             node->kept_b = b;
         }
         y = gemm(h.rows, quantized_weight(down.weight, down.context, Slot::kFprop, true), "fprop");
-        node->down = KeptLayer(down, std::move(h.columns));
+        node->down = KeptLayer(down.weight, down.context, std::move(h.columns));
         std::vector<std::int64_t> shape = x.sizes().vec();
         shape.back() = down.weight.size(0);
         y = y.reshape(shape);

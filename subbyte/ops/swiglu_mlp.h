@@ -4,20 +4,15 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "subbyte/ops/linear.h"
+#include "subbyte/ops/linear_group.h"
 
 namespace subbyte::ops {
-
-// A linear layer as part of an op.
-struct MlpLayer {
-    at::Tensor weight;
-    LinearContext context;
-};
 
 // linear(swiglu(linear(x, gate), linear(x, up)), down) as one op, the same bits: what is between
 // the layers goes from the registers into the packed copies that their GEMMs read, and never to
 // memory as a whole. `compact` as in swiglu(). Falls back to the single ops when somebody observes
 // a layer or a recipe computes in FP32. Errors as linear().
-at::Tensor swiglu_mlp(const at::Tensor& x, MlpLayer gate, MlpLayer up, MlpLayer down, bool compact);
+at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up, LinearLayer down,
+                      bool compact);
 
 }  // namespace subbyte::ops

@@ -144,6 +144,27 @@ TEST(FusedOps, MlpRefusesASecondBackwardAndWrongShapes) {
     EXPECT_THROW(fused_mlp(wrong, "int8", true), Error);
 }
 
+TEST(FusedOps, LayersOfOneInputGiveTheBitsOfEach) {
+    at::manual_seed(4);
+    const Tensors in{at::randn({2, 75, 40}), at::randn({33, 40}), at::randn({16, 40}),
+                     at::randn({50, 40})};
+    for (const std::string recipe : {"fp4", "nvfp4", "int8", "fp8", "bf16", "fp32"}) {
+        const auto group = [&](const Tensors& x) {
+            return linear_group(x[0], {{x[1], context_of(recipe, 1)},
+                                       {x[2], context_of(recipe, 2)},
+                                       {x[3], context_of(recipe, 3)}});
+        };
+        const auto single = [&](const Tensors& x) {
+            Tensors y;
+            for (std::uint32_t i = 1; i < 4; ++i) {
+                y.push_back(linear(x[0], x[i], context_of(recipe, i)));
+            }
+            return y;
+        };
+        expect_equal(run(group, in), run(single, in), recipe);
+    }
+}
+
 TEST(FusedOps, RotaryAttentionGivesTheBitsOfRopeAndAttention) {
     at::manual_seed(2);
     for (const bool compact : {false, true}) {

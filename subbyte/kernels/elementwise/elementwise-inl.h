@@ -27,26 +27,22 @@ inline float row_max(const float* x, std::int64_t count) {
     return largest(most);
 }
 
-float cross_entropy_row(float* x, std::int64_t count, std::int64_t label, bool gradient) {
+SoftmaxRow softmax_row(const float* x, std::int64_t count) {
     const float most = row_max(x, count);
     Floats sums = {};
     std::int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) sums += exp(load(x + i) - most);
     if (i < count) sums += exp(load_part(x + i, count - i, -__builtin_inff()) - most);
-    const float total = sum(sums);
-    const float loss = (std::log(total) + most) - x[label];
-    if (!gradient) return loss;
+    return {most, sum(sums)};
+}
 
-    const float scale = 1.0f / total;
-    for (i = 0; i + kLanes <= count; i += kLanes) {
-        store(x + i, exp(load(x + i) - most) * scale);
-    }
-    if (i < count) {
-        const Floats part = load_part(x + i, count - i, 0.0f);
-        store_part(x + i, count - i, exp(part - most) * scale);
-    }
-    x[label] -= 1.0f;
-    return loss;
+void softmax_span(const float* x, std::int64_t count, const SoftmaxRow& row, float* out) {
+    const float scale = 1.0f / row.total;
+    std::int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) store(out + i, exp(load(x + i) - row.most) * scale);
+    if (i == count) return;
+    const Floats part = load_part(x + i, count - i, 0.0f);
+    store_part(out + i, count - i, exp(part - row.most) * scale);
 }
 
 inline Floats sigmoid(Floats x) { return 1.0f / (1.0f + exp(-x)); }
@@ -147,7 +143,8 @@ void rms_norm_backward_row(const float* x, const float* weight, float r, const f
     });
 }
 
-constexpr ElementwiseOps kElementwiseOps = {cross_entropy_row,
+constexpr ElementwiseOps kElementwiseOps = {softmax_row,
+                                            softmax_span,
                                             swiglu_span,
                                             swiglu_backward_span<float>,
                                             swiglu_backward_span<std::uint16_t>,

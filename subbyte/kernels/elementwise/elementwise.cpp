@@ -3,6 +3,8 @@
 #include "subbyte/kernels/elementwise/elementwise.h"
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "subbyte/core/cpu.h"
 #include "subbyte/core/float_mode.h"
@@ -36,19 +38,43 @@ void for_spans(std::int64_t count, const std::function<void(std::int64_t, std::i
 
 }  // namespace
 
-void softmax_cross_entropy(float* logits, const std::int64_t* labels, std::int64_t rows,
-                           std::int64_t vocabulary, bool gradient, float* losses) {
+void softmax_losses(const float* logits, const std::int64_t* labels, std::int64_t rows,
+                    std::int64_t vocabulary, float* losses, SoftmaxRow* softmax) {
     parallel_for(rows, 1, [&](std::int64_t begin, std::int64_t end) {
         const IeeeFloatScope ieee;
         for (std::int64_t r = begin; r < end; ++r) {
-            float* row = logits + r * vocabulary;
-            if (labels[r] >= 0) {
-                losses[r] = ops().cross_entropy_row(row, vocabulary, labels[r], gradient);
-                continue;
-            }
             losses[r] = 0.0f;
-            if (gradient) std::fill_n(row, vocabulary, 0.0f);
+            if (labels[r] < 0) continue;
+            const float* const row = logits + r * vocabulary;
+            softmax[r] = ops().softmax_row(row, vocabulary);
+            losses[r] = (std::log(softmax[r].total) + softmax[r].most) - row[labels[r]];
         }
+    });
+}
+
+void softmax_gradient(const float* logits, const std::int64_t* labels, const SoftmaxRow* softmax,
+                      std::int64_t vocabulary, std::int64_t row0, std::int64_t row1,
+                      std::int64_t col0, std::int64_t col1, float* out, std::int64_t stride) {
+    const IeeeFloatScope ieee;
+    for (std::int64_t r = row0; r < row1; ++r, out += stride) {
+        const std::int64_t label = labels[r];
+        if (label < 0) {
+            std::fill_n(out, col1 - col0, 0.0f);
+            continue;
+        }
+        ops().softmax(logits + r * vocabulary + col0, col1 - col0, softmax[r], out);
+        if (label >= col0 && label < col1) out[label - col0] -= 1.0f;
+    }
+}
+
+void softmax_cross_entropy(float* logits, const std::int64_t* labels, std::int64_t rows,
+                           std::int64_t vocabulary, bool gradient, float* losses) {
+    std::vector<SoftmaxRow> softmax(static_cast<std::size_t>(rows));
+    softmax_losses(logits, labels, rows, vocabulary, losses, softmax.data());
+    if (!gradient) return;
+    parallel_for(rows, 1, [&](std::int64_t begin, std::int64_t end) {
+        softmax_gradient(logits, labels, softmax.data(), vocabulary, begin, end, 0, vocabulary,
+                         logits + begin * vocabulary, vocabulary);
     });
 }
 

@@ -19,6 +19,20 @@ namespace subbyte::kernels {
 void softmax_cross_entropy(float* logits, const std::int64_t* labels, std::int64_t rows,
                            std::int64_t vocabulary, bool gradient, float* losses);
 
+// What the softmax of a row is made of: its largest logit and the sum of exp(logit - most).
+struct SoftmaxRow {
+    float most, total;
+};
+
+// The same in two steps, the same bits: the losses alone, and what the gradient needs of every row.
+void softmax_losses(const float* logits, const std::int64_t* labels, std::int64_t rows,
+                    std::int64_t vocabulary, float* losses, SoftmaxRow* softmax);
+// Then rows [row0, row1) x columns [col0, col1) of the gradient, rows `stride` apart, on the
+// calling thread.
+void softmax_gradient(const float* logits, const std::int64_t* labels, const SoftmaxRow* softmax,
+                      std::int64_t vocabulary, std::int64_t row0, std::int64_t row1,
+                      std::int64_t col0, std::int64_t col1, float* out, std::int64_t stride);
+
 // out = silu(gate) * up, silu(x) = x / (1 + exp(-x)). When they are not null, saved_gate and
 // saved_up receive bf16 copies of the inputs.
 void swiglu(const float* gate, const float* up, std::int64_t count, float* out,

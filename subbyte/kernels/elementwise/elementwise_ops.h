@@ -4,12 +4,15 @@
 
 #include <cstdint>
 
+#include "subbyte/kernels/elementwise/elementwise.h"
+
 namespace subbyte::kernels {
 
 // The inner loops of elementwise.h for one instruction set.
 struct ElementwiseOps {
-    float (*cross_entropy_row)(float* logits, std::int64_t count, std::int64_t label,
-                               bool gradient);
+    SoftmaxRow (*softmax_row)(const float* x, std::int64_t count);
+    // out = softmax(x) of a part of a row.
+    void (*softmax)(const float* x, std::int64_t count, const SoftmaxRow& row, float* out);
     void (*swiglu)(const float* gate, const float* up, std::int64_t count, float* out,
                    std::uint16_t* saved_gate, std::uint16_t* saved_up);
     void (*swiglu_backward)(const float* gate, const float* up, const float* g, std::int64_t count,
