@@ -92,7 +92,8 @@ def main():
         setattr(arguments, name, os.path.abspath(getattr(arguments, name)))
     os.makedirs(arguments.out, exist_ok=True)
 
-    runs = [(recipe, recipe, "") for recipe in ["bf16"] + arguments.recipes.split(",")]
+    recipes = ["bf16"] + [recipe for recipe in arguments.recipes.split(",") if recipe]
+    runs = [(recipe, recipe, "") for recipe in recipes]
     for plan in arguments.plans:
         name = os.path.splitext(os.path.basename(plan))[0]
         runs.append((name, "snip", os.path.abspath(plan)))

@@ -209,7 +209,6 @@ TEST_F(PlanVerb, PlansAreBetteredByTheLossOfTheMeasuredBatches) {
     EXPECT_FALSE(solved.contains("evaluations"));
     const std::string better = plan + "fisher --from-stats stats.json --remeasure 2 --refine 12";
     const json refined = run(better).json()["plans"][0];
-    EXPECT_EQ(run(better).json()["plans"][0]["plan"], refined["plan"]);
     EXPECT_EQ(refined["method"], "fisher");
     EXPECT_GE(refined["reached"].get<double>(), 0.5 * (1 - 1e-9));
     EXPECT_GE(refined["evaluations"], 12);
