@@ -148,6 +148,16 @@ private:
                 std::min<std::int64_t>(kernel_.b.rows, problem_.n - col)};
     }
 
+    // Has a tile of D on its way from memory while it is computed.
+    static void fetch(const Place& p, std::int64_t stride) {
+        constexpr std::int64_t kLine = 64 / sizeof(float);
+        for (std::int64_t r = 0; r < p.rows; ++r) {
+            for (std::int64_t c = 0; c < p.cols; c += kLine) {
+                __builtin_prefetch(p.d + r * stride + c, 1);
+            }
+        }
+    }
+
     // The product of two panels over one slice of K, added to what `d` holds from the slices
     // before.
     void multiply(const Panels& a, const Panels& b, std::int64_t chunk, float* d,
@@ -168,6 +178,7 @@ private:
     void store_tile(const Panels& a, const Panels& b, std::int64_t chunk) const {
         const int tile_cols = kernel_.b.rows;
         const Place p = place(a, b);
+        fetch(p, problem_.n);
         if (p.rows == kernel_.a.rows && p.cols == tile_cols) {
             return multiply(a, b, chunk, p.d, problem_.n);
         }
@@ -185,11 +196,12 @@ private:
 
     // All slices beside D, then added.
     void add_tile(const Panels& a, const Panels& b) const {
+        const Place p = place(a, b);
+        fetch(p, problem_.n);
         alignas(64) float whole[kMostTile];
         for (std::int64_t chunk = 0; chunk < chunks_; chunk += slice_) {
             multiply(a, b, chunk, whole, kernel_.b.rows);
         }
-        const Place p = place(a, b);
         for (std::int64_t r = 0; r < p.rows; ++r) {
             float* const d = p.d + r * problem_.n;
             const float* const sum = whole + r * kernel_.b.rows;
