@@ -71,6 +71,7 @@ std::string recipes_text(const Plan& plan, const std::string& layer) {
 Plan uniform_plan(const LayerTable& table, const std::string& recipe) {
     find_recipe(recipe);
     Plan plan;
+    if (recipe == "fp32") plan.fallback = recipe;
     for (const LayerInfo& layer : table) {
         if (layer.candidate) plan.set(layer.name, recipe);
     }

@@ -13,7 +13,8 @@
 namespace subbyte::plan {
 
 // Precision of every layer: recipe names per GEMM slot. Pure data; a running model reads it through
-// nn::Precision. Layers that are not listed use `fallback`.
+// nn::Precision. Layers that are not listed use `fallback`, and so do the parts that are no layers
+// (attention, what is kept for backward): "fp32" computes them in FP32, everything else in BF16.
 struct Plan {
     std::string method = "uniform";  // what made it: "uniform", "snip", "random", "given", ...
     std::string fallback = "bf16";
@@ -27,8 +28,8 @@ struct Plan {
 // "fp4", or "fp4/fp8/bf16" (fprop/dgrad/wgrad) when the GEMMs of the layer differ.
 std::string recipes_text(const Plan& plan, const std::string& layer);
 
-// Every candidate layer of the table gets `recipe`, all others "bf16". Error kUsage for an unknown
-// recipe.
+// Every candidate layer of the table gets `recipe`, everything else "bf16", or "fp32" when that is
+// the recipe. Error kUsage for an unknown recipe.
 Plan uniform_plan(const LayerTable& table, const std::string& recipe);
 
 // Share of the candidate layers' GEMM FLOPs whose operands are 4-bit: SNIP's efficiency.

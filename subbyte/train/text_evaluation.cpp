@@ -36,9 +36,7 @@ EvaluationModel load_for_evaluation(const std::string& dir, const std::string& r
     const bool full = plan.empty() && recipe == "fp32";
     result.precision = nn::attach_precision(*result.model, {"lm_head"}, full ? "fp32" : "bf16");
     if (plan.empty()) {
-        plan::Plan uniform = plan::uniform_plan(result.precision->table(), recipe);
-        if (full) uniform.fallback = recipe;  // attention takes its precision from here
-        result.precision->set_plan(uniform);
+        result.precision->set_plan(plan::uniform_plan(result.precision->table(), recipe));
     } else {
         result.precision->set_plan(load_plan(plan, result.precision->table()));
     }
