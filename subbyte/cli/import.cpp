@@ -44,6 +44,7 @@ nlohmann::json to_json(const train::GgufImport& result, const std::string& out) 
             {"max_position", c.max_position_embeddings},
             {"tie_embeddings", c.tie_word_embeddings},
             {"tokens", result.tokens},
+            {"tokenizer", result.tokenizer},
             {"pre_tokenizer", result.pre_tokenizer},
             {"types", types},
             {"bytes", result.bytes}};
@@ -61,13 +62,14 @@ void run(const Arguments& arguments) {
     print(fmt::format(
         "{}{}LLaMA of {} parameters: {} layers of {} x {}, {} heads, {} key/value heads, "
         "{} positions, {} head\n"
-        "tokenizer of {} pieces (byte-level BPE, {})\n{}"
-        "{}: config.json, model.safetensors ({:.1f} MB, FP32), tokenizer.json\n",
+        "tokenizer of {} pieces ({}{}{})\n{}"
+        "{}: config.json, model.safetensors ({:.1f} MB, FP32), {}\n",
         result.name, result.name.empty() ? "" : ": ", result.parameters, c.num_hidden_layers,
         c.hidden_size, c.intermediate_size, c.num_attention_heads, c.num_key_value_heads,
         c.max_position_embeddings, c.tie_word_embeddings ? "tied" : "own", result.tokens,
-        result.pre_tokenizer, table_text(rows), arguments.out,
-        static_cast<double>(result.bytes) / 1e6));
+        result.tokenizer, result.pre_tokenizer.empty() ? "" : ", ", result.pre_tokenizer,
+        table_text(rows), arguments.out, static_cast<double>(result.bytes) / 1e6,
+        result.tokenizer_file));
 }
 
 }  // namespace
@@ -76,7 +78,8 @@ void add_import(CLI::App& program) {
     CLI::App* verb = program.add_subcommand(
         "import", "Make a model folder of a pretrained LLaMA in a GGUF file");
     auto a = std::make_shared<Arguments>();
-    verb->add_option("IN", a->in, "LLaMA with a byte-level BPE tokenizer (*.gguf)")->required();
+    verb->add_option("IN", a->in, "LLaMA with a byte-level BPE or SentencePiece tokenizer (*.gguf)")
+        ->required();
     verb->add_option("--out", a->out, "New Hugging Face folder: the weights in FP32, the tokenizer")
         ->required()
         ->type_name("DIR");

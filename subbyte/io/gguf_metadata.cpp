@@ -128,6 +128,22 @@ std::vector<std::int64_t> GgufMetadata::integers(const std::string& key) const {
     return all;
 }
 
+std::vector<double> GgufMetadata::numbers(const std::string& key) const {
+    const GgufArray& list = array(key, "a list of floats");
+    std::vector<double> all;
+    all.reserve(list.count);
+    for (std::uint64_t i = 0; i < list.count; ++i) {
+        switch (list.type) {
+            case GgufType::kFloat32: all.push_back(double{element<float>(list, i)}); break;
+            case GgufType::kFloat64: all.push_back(element<double>(list, i)); break;
+            default:
+                fail(key,
+                     fmt::format("is a list of {}, a list of floats expected", name_of(list.type)));
+        }
+    }
+    return all;
+}
+
 template <class T, class Read>
 std::optional<T> GgufMetadata::find(const std::string& key, Read read) const {
     if (!contains(key)) return std::nullopt;

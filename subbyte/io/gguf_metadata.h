@@ -65,6 +65,7 @@ public:
     double number(const std::string& key) const;         // of any number type
     std::vector<std::string> texts(const std::string& key) const;
     std::vector<std::int64_t> integers(const std::string& key) const;
+    std::vector<double> numbers(const std::string& key) const;  // of floats
 
     std::optional<std::string> find_text(const std::string& key) const;
     std::optional<std::int64_t> find_integer(const std::string& key) const;

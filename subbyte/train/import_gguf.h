@@ -22,16 +22,18 @@ struct GgufImport {
     io::HfLlamaConfig config;
     std::int64_t parameters = 0;
     std::int64_t tokens = 0;          // of the tokenizer
-    std::string pre_tokenizer;        // tokenizer.ggml.pre
+    std::string tokenizer;            // "byte-level BPE", "SentencePiece"
+    std::string pre_tokenizer;        // tokenizer.ggml.pre; empty with SentencePiece
+    std::string tokenizer_file;       // name of the file it became
     std::vector<ImportedType> types;  // most values first
     std::uint64_t bytes = 0;          // of the weights written, FP32
 };
 
 // Makes a Hugging Face folder of a LLaMA in a GGUF file: config.json, model.safetensors (FP32),
-// tokenizer.json, tokenizer_config.json. The folder appears as a whole or not at all; an existing
-// `out` must be an empty folder (Error kUsage). Error kData for the file: see io/gguf.h,
-// io/gguf_llama.h and data/gguf_tokens.h; another tokenizer than byte-level BPE; tokens that do not
-// fit the embedding.
+// tokenizer.json or tokenizer.model, tokenizer_config.json. The folder appears as a whole or not at
+// all; an existing `out` must be an empty folder (Error kUsage). Error kData for the file: see
+// io/gguf.h, io/gguf_llama.h, data/gguf_tokens.h and data/gguf_pieces.h; another tokenizer than
+// byte-level BPE and SentencePiece; tokens that do not fit the embedding.
 GgufImport import_gguf(const std::string& file, const std::string& out);
 
 }  // namespace subbyte::train

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Files of the Python package gguf, and a LLaMA made of one against Hugging Face's transformers.
-// Made by make_import.py.
+// Made by make_import.py and make_import_spm.py.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -65,6 +65,27 @@ TEST(ImportGguf, EveryKindOfMetadataIsRead) {
     EXPECT_EQ(keys.text("text"), "gr\xC3\xBC\xC3\x9F");
     EXPECT_EQ(keys.texts("texts"), (std::vector<std::string>{"a", "", "\xE4\xBD\xA0"}));
     EXPECT_EQ(keys.integers("i32s"), (std::vector<std::int64_t>{1, -2, 3}));
+}
+
+TEST(ImportGguf, SentencePieceTokenizersGiveTheIdsOfTheLibrary) {
+    const nlohmann::json expected = golden("import_spm.json");
+    const subbyte::TempFolder folder;
+    const std::string out = (folder.path() / "m").string();
+    const GgufImport report = import_gguf((kData / "import_spm.gguf").string(), out);
+    EXPECT_EQ(report.tokenizer, "SentencePiece");
+    EXPECT_EQ(report.tokens, 420);
+    EXPECT_FALSE(fs::exists(fs::path(out) / "tokenizer.json"));
+    const data::TokenizerPtr tokenizer = load_tokenizer(out);
+    ASSERT_NE(tokenizer, nullptr);
+    EXPECT_EQ(tokenizer->bos_id(), 1);
+    EXPECT_EQ(tokenizer->eos_id(), 2);
+    ASSERT_EQ(expected["texts"].size(), 19u);
+    for (std::size_t i = 0; i < expected["texts"].size(); ++i) {
+        const std::string text = expected["texts"][i];
+        const auto ids = expected["ids"][i].get<std::vector<std::int32_t>>();
+        EXPECT_EQ(tokenizer->encode(text), ids) << text;
+        EXPECT_EQ(tokenizer->decode(ids), expected["decoded"][i].get<std::string>());
+    }
 }
 
 class ImportedLlama : public ::testing::Test {
