@@ -8,35 +8,16 @@
 #include <gtest/gtest.h>
 
 #include "subbyte/core/error.h"
-#include "subbyte/models/llama.h"
-#include "subbyte/nn/attach.h"
-#include "subbyte/nn/init.h"
 #include "subbyte/nn/recompute.h"
 #include "subbyte/snip/noise_probe.h"
 #include "subbyte/snip/statistics_sink.h"
+#include "tests/small_llama.h"
 
 namespace subbyte {
 namespace {
 
-struct Fixture {
-    explicit Fixture(const std::string& recipe) {
-        models::LlamaConfig config;
-        config.vocab_size = 50;
-        config.hidden_size = 32;
-        config.intermediate_size = 48;
-        config.layers = 3;
-        config.heads = 4;
-        config.kv_heads = 2;
-        config.max_position = 16;
-        model = models::Llama(config);
-        nn::initialize(*model, 5);
-        precision = nn::attach_precision(*model, {"lm_head"}, "fp32");
-        precision->set_plan(plan::uniform_plan(precision->table(), recipe));
-        precision->seed = 11;
-        at::manual_seed(3);
-        ids = at::randint(50, {2, 16}, at::kLong);
-        targets = at::randint(50, {2, 16}, at::kLong);
-    }
+struct Fixture : SmallLlama {
+    explicit Fixture(const std::string& recipe) : SmallLlama(3, recipe) { precision->seed = 11; }
 
     // Loss and all gradients.
     std::vector<at::Tensor> run(bool recompute) {
@@ -48,10 +29,6 @@ struct Fixture {
         for (const at::Tensor& p : model->parameters()) result.push_back(p.grad().clone());
         return result;
     }
-
-    models::Llama model{nullptr};
-    std::shared_ptr<nn::Precision> precision;
-    at::Tensor ids, targets;
 };
 
 class Recompute : public testing::TestWithParam<std::string> {};

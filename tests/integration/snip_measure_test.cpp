@@ -9,14 +9,12 @@
 #include <limits>
 
 #include "subbyte/core/error.h"
-#include "subbyte/models/llama.h"
-#include "subbyte/nn/attach.h"
-#include "subbyte/nn/init.h"
 #include "subbyte/ops/quantized_tensor.h"
 #include "subbyte/optim/adamw.h"
 #include "subbyte/plan/statistics_check.h"
 #include "subbyte/snip/measure.h"
 #include "subbyte/snip/realised.h"
+#include "tests/small_llama.h"
 
 namespace subbyte::snip {
 namespace {
@@ -24,27 +22,12 @@ namespace {
 constexpr plan::Needs kEverything{
     .first_order = true, .outputs = true, .outer = true, .curvature = true};
 
-struct LlamaFixture {
-    LlamaFixture() {
-        models::LlamaConfig config;
-        config.vocab_size = 50;
-        config.hidden_size = 32;
-        config.intermediate_size = 48;
-        config.layers = 2;
-        config.heads = 4;
-        config.kv_heads = 2;
-        config.max_position = 16;
-        model = models::Llama(config);
-        nn::initialize(*model, 5);
-        optimizer = std::make_unique<optim::AdamW>(optim::parameters_of(*model),
-                                                   optim::AdamWOptions{.lr = 1e-2});
-        precision = nn::attach_precision(*model, {"lm_head"}, "fp32");
-        precision->set_plan(plan::uniform_plan(precision->table(), "fp32"));
-        weights = nn::layer_weights(*model, *precision);
-        at::manual_seed(3);
-        ids = at::randint(50, {2, 16}, at::kLong);
-        targets = at::randint(50, {2, 16}, at::kLong);
-    }
+struct LlamaFixture : SmallLlama {
+    LlamaFixture()
+        : SmallLlama(2),
+          optimizer(std::make_unique<optim::AdamW>(optim::parameters_of(*model),
+                                                   optim::AdamWOptions{.lr = 1e-2})),
+          weights(nn::layer_weights(*model, *precision)) {}
 
     at::Tensor loss() {
         const ops::SummedLoss part = model->loss(ids, targets);
@@ -65,11 +48,8 @@ struct LlamaFixture {
                         .high = "fp32"});
     }
 
-    models::Llama model{nullptr};
     std::unique_ptr<optim::AdamW> optimizer;
-    std::shared_ptr<nn::Precision> precision;
     std::vector<at::Tensor> weights;
-    at::Tensor ids, targets;
 };
 
 // Blocks that are computed again in backward put gradients where nobody asked for them: the probes
