@@ -9,6 +9,7 @@
 #include "subbyte/nn/recompute.h"
 #include "subbyte/ops/attention.h"
 #include "subbyte/ops/linear_loss.h"
+#include "subbyte/ops/sample_labels.h"
 #include "subbyte/ops/swiglu_mlp.h"
 
 namespace subbyte::models {
@@ -152,6 +153,11 @@ ops::SummedLoss LlamaImpl::loss(const at::Tensor& ids, const at::Tensor& targets
     const at::Tensor h = hidden(ids);
     return ops::linear_cross_entropy(h, lm_head_->weight, targets,
                                      lm_head_->context(h.size(0) * h.size(1)));
+}
+
+ops::SummedLoss LlamaImpl::sampled_loss(const at::Tensor& ids, const NoiseAddress& address) {
+    const at::Tensor logits = forward(ids);
+    return ops::cross_entropy(logits, ops::sample_labels(logits, address));
 }
 
 at::Tensor shift_labels(const at::Tensor& labels) {

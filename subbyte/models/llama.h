@@ -6,6 +6,7 @@
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/pimpl.h>
 
+#include "subbyte/core/philox.h"
 #include "subbyte/models/llama_config.h"
 #include "subbyte/nn/embedding.h"
 #include "subbyte/nn/linear.h"
@@ -28,6 +29,9 @@ public:
 
     // Loss of predicting targets[b, t] from ids[b, 0..t]; target -100 is ignored.
     ops::SummedLoss loss(const at::Tensor& ids, const at::Tensor& targets);
+
+    // The same with targets drawn from the model, see ops::sample_labels().
+    ops::SummedLoss sampled_loss(const at::Tensor& ids, const NoiseAddress& address);
 
     const LlamaConfig& config() const { return config_; }
 

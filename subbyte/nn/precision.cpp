@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "subbyte/core/error.h"
@@ -37,7 +38,6 @@ std::uint32_t Precision::add_layer(plan::LayerInfo info) {
                              plan_.recipe(info.name, plan::Slot::kDgrad),
                              plan_.recipe(info.name, plan::Slot::kWgrad)}));
     table_.push_back(std::move(info));
-    fixed_.push_back(false);
     return ordinal;
 }
 
@@ -51,9 +51,16 @@ std::uint32_t Precision::layer_index(const std::string& name) const {
 }
 
 void Precision::fix_layer(std::uint32_t layer, const std::array<std::string, 3>& recipes) {
-    recipes_[layer] = join(recipes);
-    fixed_[layer] = true;
-    table_[layer].candidate = false;
+    plan::LayerInfo& info = table_[layer];
+    std::array<std::string, 3> names = recipes;
+    for (const plan::Slot slot : plan::kSlots) {
+        std::string& name = names[static_cast<std::size_t>(slot)];
+        if (name.empty()) name = plan_.recipe(info.name, slot);
+    }
+    recipes_[layer] = join(names);
+    info.pinned = recipes;
+    info.candidate = std::ranges::count(recipes, std::string()) > 0;
+    plan::apply_pins(plan_, table_);
 }
 
 void Precision::set_plan(const plan::Plan& plan) {
@@ -61,13 +68,10 @@ void Precision::set_plan(const plan::Plan& plan) {
     std::map<std::array<std::string, 3>, std::shared_ptr<const plan::Recipe>> joined;
     std::vector<std::shared_ptr<const plan::Recipe>> recipes(recipes_.size());
     for (std::size_t i = 0; i < table_.size(); ++i) {
-        if (fixed_[i]) {
-            recipes[i] = recipes_[i];
-            continue;
-        }
-        std::array<std::string, 3> names;
+        std::array<std::string, 3> names = table_[i].pinned;
         for (const plan::Slot slot : plan::kSlots) {
-            names[static_cast<std::size_t>(slot)] = plan.recipe(table_[i].name, slot);
+            std::string& name = names[static_cast<std::size_t>(slot)];
+            if (name.empty()) name = plan.recipe(table_[i].name, slot);
         }
         auto& recipe = joined[names];
         if (!recipe) recipe = join(names);
@@ -75,6 +79,7 @@ void Precision::set_plan(const plan::Plan& plan) {
     }
     recipes_ = std::move(recipes);
     plan_ = plan;
+    plan::apply_pins(plan_, table_);
 }
 
 }  // namespace subbyte::nn

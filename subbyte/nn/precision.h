@@ -29,15 +29,15 @@ public:
     std::uint32_t layer_index(const std::string& name) const;  // Error kUsage with the nearest name
     // Rows of X of one optimizer step; filled by the layers as they run.
     void set_tokens(std::uint32_t layer, std::int64_t tokens) { table_[layer].tokens = tokens; }
-    // Makes a layer no candidate: it keeps these recipes (per slot) whatever plan comes (head,
-    // rules).
+    // These slots keep their recipes whatever plan comes (head, rules); "": the plan's. A layer
+    // that has all three fixed is no candidate.
     void fix_layer(std::uint32_t layer, const std::array<std::string, 3>& recipes);
     void fix_layer(std::uint32_t layer, const std::string& recipe) {
         fix_layer(layer, std::array<std::string, 3>{recipe, recipe, recipe});
     }
 
-    // Puts a plan in force. Layers that are fixed keep their recipe. Error kUsage for unknown
-    // recipes or layers; the old plan then stays.
+    // Puts a plan in force, with the slots that are fixed as they are (see apply_pins()). Error
+    // kUsage for unknown recipes or layers; the old plan then stays.
     void set_plan(const plan::Plan& plan);
     const plan::Plan& plan() const { return plan_; }
     std::shared_ptr<const plan::Recipe> recipe(std::uint32_t layer) const {
@@ -56,7 +56,6 @@ private:
     plan::LayerTable table_;
     plan::Plan plan_ = {.method = "uniform", .fallback = "fp32", .layers = {}};
     std::vector<std::shared_ptr<const plan::Recipe>> recipes_;
-    std::vector<bool> fixed_;  // layers that no plan changes
     std::unordered_map<std::string, std::uint32_t> index_;
 };
 

@@ -24,5 +24,6 @@ constexpr std::uint16_t noise_role(plan::Slot slot, Operand operand, int micro_b
 // Roles above the operand ids: other users of addressed noise within a layer.
 inline constexpr std::uint16_t kProbeForwardRole = 8;
 inline constexpr std::uint16_t kProbeBackwardRole = 9;
+inline constexpr std::uint16_t kSampledLabelRole = 10;
 
 }  // namespace subbyte::ops

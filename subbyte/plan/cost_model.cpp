@@ -32,7 +32,7 @@ Cost layer_cost(const Plan& plan, const LayerInfo& layer, const CostOptions& opt
         const double time = layer.slot_flops() / modelled_speed(recipe);
         cost.gemm_flops += layer.slot_flops();
         cost.modelled_time += time;
-        if (layer.candidate) {
+        if (layer.plans(slot)) {
             cost.candidate_flops += layer.slot_flops();
             cost.candidate_time += time;
         }

@@ -28,7 +28,7 @@ struct CostOptions {
 // arithmetic on shapes: tells what a model needs that is too large to run here.
 struct Cost {
     double gemm_flops = 0;       // three GEMMs per layer, all layers of the table
-    double candidate_flops = 0;  // of these, in layers the plan may choose for
+    double candidate_flops = 0;  // of these, in GEMMs the plan may choose for
     // Time of these GEMMs in units of (FLOPs at BF16 speed).
     double modelled_time = 0, candidate_time = 0;
     double parameters = 0;

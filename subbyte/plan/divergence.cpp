@@ -168,6 +168,19 @@ std::vector<std::vector<std::array<Divergence, 3>>> estimate_slot_divergence(
     return result;
 }
 
+Divergence joined(const LayerInfo& layer, const std::array<Divergence, 3>& slots) {
+    Divergence result;
+    double squares = 0;
+    for (const Slot slot : kSlots) {
+        if (!layer.plans(slot)) continue;
+        const Divergence& part = slots[static_cast<std::size_t>(slot)];
+        result.loss += part.loss;
+        squares += square(part.weight);
+    }
+    result.weight = std::sqrt(squares);
+    return result;
+}
+
 Divergence estimate_plan_divergence(const ModelStatistics& statistics, const Plan& plan,
                                     LossEstimator estimator) {
     check_statistics(statistics);
@@ -178,12 +191,15 @@ Divergence estimate_plan_divergence(const ModelStatistics& statistics, const Pla
         if (!statistics.table[l].candidate) continue;
         const LayerStatistics& layer = statistics.layers[l];
         const std::string& name = statistics.table[l].name;
-        const LossChange change =
-            loss_change(layer, name, plan.recipe(name, Slot::kFprop), estimator);
-        loss.shift += change.shift;
-        loss.spread = std::hypot(loss.spread, change.spread);
+        if (statistics.table[l].plans(Slot::kFprop)) {
+            const LossChange change =
+                loss_change(layer, name, plan.recipe(name, Slot::kFprop), estimator);
+            loss.shift += change.shift;
+            loss.spread = std::hypot(loss.spread, change.spread);
+        }
         std::array<double, 3> errors{};
         for (const Slot slot : kSlots) {
+            if (!statistics.table[l].plans(slot)) continue;
             const auto slot_errors = quantisation_errors(layer, name, plan.recipe(name, slot));
             const auto i = static_cast<std::size_t>(slot);
             errors[i] = result_errors(layer, slot_errors)[i];

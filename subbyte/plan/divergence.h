@@ -46,6 +46,10 @@ std::vector<std::vector<std::array<Divergence, 3>>> estimate_slot_divergence(
     const ModelStatistics& statistics, const std::vector<std::string>& recipes,
     LossEstimator estimator);
 
+// The damage of a layer whose slots do `slots`: sum of DL, root of the sum of squares of DW; slots
+// that no plan chooses for count nothing.
+Divergence joined(const LayerInfo& layer, const std::array<Divergence, 3>& slots);
+
 // The damage of a whole plan, every slot in its recipe: shifts of the loss add up, and squares of
 // spreads; at every layer that is reached, squared errors of gradients add up. Less than the sum of
 // the layers' divergences. Errors as above.

@@ -76,8 +76,8 @@ EfficiencyModel::EfficiencyModel(const LayerTable& table, Efficiency measure,
         const Recipe bf16 = find_recipe("bf16");
         total_ = 0;
         for (std::size_t i = 0; i < table.size(); ++i) {
-            if (!table[i].candidate) continue;
             for (const Slot slot : kSlots) {
+                if (!table[i].plans(slot)) continue;
                 const double work = amount(i, slot, bf16);
                 work_[i][static_cast<std::size_t>(slot)] = work;
                 total_ += work;
@@ -93,8 +93,11 @@ EfficiencyModel::EfficiencyModel(const LayerTable& table, Efficiency measure,
     const std::vector<double> shares = candidate_shares(table);
     double flops = 0;
     for (std::size_t i = 0; i < table.size(); ++i) {
-        work_[i].fill(shares[i] / static_cast<double>(kSlots.size()));
-        if (table[i].candidate) flops += 3 * table[i].slot_flops();
+        const int slots = table[i].planned_slots();
+        for (const Slot slot : kSlots) {
+            if (table[i].plans(slot)) work_[i][static_cast<std::size_t>(slot)] = shares[i] / slots;
+        }
+        flops += slots * table[i].slot_flops();
     }
     if (flops > 0) total_ = flops;
 }
@@ -112,6 +115,7 @@ double EfficiencyModel::work(std::size_t layer, Slot slot) const {
 }
 
 double EfficiencyModel::saved(std::size_t layer, Slot slot, const Recipe& recipe) const {
+    if (!table_[layer].plans(slot)) return 0.0;
     const double work = this->work(layer, slot);
     if (!needs_shapes(measure_)) return work * slot_efficiency(recipe, slot, measure_);
     return total_ > 0 ? work - amount(layer, slot, recipe) / total_ : 0.0;

@@ -41,7 +41,7 @@ public:
     // candidate's tokens are not known yet.
     EfficiencyModel(const LayerTable& table, Efficiency measure, const MachineProfile* profile);
 
-    // What the GEMM takes in BF16; 0 for a layer that is no candidate. Sum over all of them: 1.
+    // What the GEMM takes in BF16; 0 for one that no plan chooses for. Sum over all of them: 1.
     double work(std::size_t layer, Slot slot) const;
     // How much less it takes in `recipe`. Error kUsage for a recipe that was not measured.
     double saved(std::size_t layer, Slot slot, const Recipe& recipe) const;

@@ -130,12 +130,18 @@ LossChange loss_change_between(const LayerStatistics& s, const std::string& laye
                                  part(from, LossEstimator::kNormOnly).spread)};
 }
 
+double local_error(const LayerStatistics& s, const LayerStatistics::Errors& e, Slot slot,
+                   bool relative) {
+    const auto part = [&](double error, double norm) {
+        return 0.5 * (relative ? quotient(error, norm) : error);
+    };
+    const double x = part(e.ex, s.x), w = part(e.ew, s.w), g = part(e.eg, s.g);
+    return slot == Slot::kFprop ? x + w : slot == Slot::kDgrad ? g + w : g + x;
+}
+
 std::vector<std::vector<double>> local_errors(const ModelStatistics& statistics,
                                               const std::vector<std::string>& recipes,
                                               bool relative) {
-    const auto part = [&](double error, double norm) {
-        return relative ? quotient(error, norm) : error;
-    };
     std::vector<std::vector<double>> result(statistics.layers.size(),
                                             std::vector<double>(recipes.size()));
     for (std::size_t l = 0; l < result.size(); ++l) {
@@ -143,7 +149,7 @@ std::vector<std::vector<double>> local_errors(const ModelStatistics& statistics,
         const LayerStatistics& s = statistics.layers[l];
         for (std::size_t r = 0; r < recipes.size(); ++r) {
             const auto e = quantisation_errors(s, statistics.table[l].name, recipes[r]);
-            result[l][r] = part(e.ex, s.x) + part(e.ew, s.w) + part(e.eg, s.g);
+            for (const Slot slot : kSlots) result[l][r] += local_error(s, e, slot, relative);
         }
     }
     return result;

@@ -46,8 +46,7 @@ std::vector<double> candidate_shares(const LayerTable& table) {
     std::vector<double> shares(table.size(), 0.0);
     double total = 0;
     for (std::size_t i = 0; i < table.size(); ++i) {
-        if (!table[i].candidate) continue;
-        shares[i] = known ? table[i].slot_flops() : table[i].weights();
+        shares[i] = table[i].planned_slots() * (known ? table[i].slot_flops() : table[i].weights());
         total += shares[i];
     }
     if (total > 0) {

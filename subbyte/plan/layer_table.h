@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "subbyte/plan/slot.h"
 
 namespace subbyte::plan {
 
@@ -17,6 +20,15 @@ struct LayerInfo {
     std::int64_t tokens = 0;  // rows of X per step; 0: not known yet
     bool candidate = true;    // false: keeps its high precision (embedding, head, excluded by rule)
     int stage = 0;            // pipeline stage
+    // Recipes that a rule gives single slots of a candidate, whatever the plan; "": the plan's.
+    std::array<std::string, 3> pinned{};
+
+    // Whether a plan chooses the recipe of this slot. What it does not choose counts nowhere: not
+    // as work that could be saved, and not as damage.
+    bool plans(Slot slot) const {
+        return candidate && pinned[static_cast<std::size_t>(slot)].empty();
+    }
+    int planned_slots() const { return plans(kSlots[0]) + plans(kSlots[1]) + plans(kSlots[2]); }
 
     double weights() const { return double(in_features) * double(out_features); }
     // FLOPs of one GEMM slot for one step: 2 * tokens * in * out. All three slots cost the same.
@@ -28,8 +40,9 @@ using LayerTable = std::vector<LayerInfo>;
 // Fills `type` and `block` from `name`.
 void set_type_and_block(LayerInfo& layer);
 
-// Each layer's share of the GEMM FLOPs of all candidates: 0 for the others, sum 1 (all 0 when no
-// candidate has work). When no layer knows its tokens yet, all are taken to have the same number.
+// Each layer's share of the GEMM FLOPs that plans choose for: 0 for layers that are no candidates,
+// sum 1 (all 0 when no candidate has work); the planned slots of a layer have equal parts of its
+// share. When no layer knows its tokens yet, all are taken to have the same number.
 std::vector<double> candidate_shares(const LayerTable& table);
 
 // The names, in the order of the table.

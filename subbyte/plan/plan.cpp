@@ -14,7 +14,7 @@
 namespace subbyte::plan {
 namespace {
 
-// FLOP-weighted mean of value(recipe, slot) over the slots of the candidate layers.
+// FLOP-weighted mean of value(recipe, slot) over the planned slots.
 double weighted_mean(const Plan& plan, const LayerTable& table,
                      const std::function<double(const Recipe&, Slot)>& value) {
     const std::vector<double> shares = candidate_shares(table);
@@ -22,8 +22,9 @@ double weighted_mean(const Plan& plan, const LayerTable& table,
     for (std::size_t i = 0; i < table.size(); ++i) {
         if (shares[i] == 0) continue;
         for (const Slot slot : kSlots) {
+            if (!table[i].plans(slot)) continue;
             const Recipe recipe = find_recipe(plan.recipe(table[i].name, slot));
-            sum += shares[i] * value(recipe, slot) / kSlots.size();
+            sum += shares[i] * value(recipe, slot) / table[i].planned_slots();
         }
     }
     return sum;
@@ -68,6 +69,17 @@ std::string recipes_text(const Plan& plan, const std::string& layer) {
     return f == d && f == w ? f : fmt::format("{}/{}/{}", f, d, w);
 }
 
+void apply_pins(Plan& plan, const LayerTable& table) {
+    for (const LayerInfo& layer : table) {
+        for (const Slot slot : kSlots) {
+            const auto s = static_cast<std::size_t>(slot);
+            if (!layer.candidate || layer.pinned[s].empty()) continue;
+            const std::array<std::string, 3> unlisted{plan.fallback, plan.fallback, plan.fallback};
+            plan.layers.try_emplace(layer.name, unlisted).first->second[s] = layer.pinned[s];
+        }
+    }
+}
+
 Plan uniform_plan(const LayerTable& table, const std::string& recipe) {
     find_recipe(recipe);
     Plan plan;
@@ -75,6 +87,7 @@ Plan uniform_plan(const LayerTable& table, const std::string& recipe) {
     for (const LayerInfo& layer : table) {
         if (layer.candidate) plan.set(layer.name, recipe);
     }
+    apply_pins(plan, table);
     return plan;
 }
 

@@ -28,14 +28,18 @@ struct Plan {
 // "fp4", or "fp4/fp8/bf16" (fprop/dgrad/wgrad) when the GEMMs of the layer differ.
 std::string recipes_text(const Plan& plan, const std::string& layer);
 
-// Every candidate layer of the table gets `recipe`, everything else "bf16", or "fp32" when that is
-// the recipe. Error kUsage for an unknown recipe.
+// Gives the pinned slots of the candidates (LayerInfo::pinned) their recipes.
+void apply_pins(Plan& plan, const LayerTable& table);
+
+// Every candidate layer of the table gets `recipe` (but pinned slots), everything else "bf16", or
+// "fp32" when that is the recipe. Error kUsage for an unknown recipe.
 Plan uniform_plan(const LayerTable& table, const std::string& recipe);
 
-// Share of the candidate layers' GEMM FLOPs whose operands are 4-bit: SNIP's efficiency.
+// Share of the planned GEMM FLOPs (see candidate_shares) whose operands are 4-bit: SNIP's
+// efficiency.
 double fp4_share(const Plan& plan, const LayerTable& table);
 
-// FLOP-weighted mean element bits over the candidate layers; 0 when there are none.
+// FLOP-weighted mean element bits over the planned GEMMs; 0 when there are none.
 double effective_bits(const Plan& plan, const LayerTable& table);
 
 // Number of (layer, slot) pairs in which two plans differ.

@@ -14,8 +14,8 @@ namespace {
 std::vector<std::string> used_recipes(const Plan& plan, const LayerTable& table) {
     std::vector<std::string> names;
     for (const LayerInfo& layer : table) {
-        if (!layer.candidate) continue;
         for (const Slot slot : kSlots) {
+            if (!layer.plans(slot)) continue;
             const std::string& name = plan.recipe(layer.name, slot);
             if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
         }
@@ -23,9 +23,11 @@ std::vector<std::string> used_recipes(const Plan& plan, const LayerTable& table)
     return names;
 }
 
-bool is_uniform(const Plan& plan, const std::string& layer) {
-    const std::string& fprop = plan.recipe(layer, Slot::kFprop);
-    return fprop == plan.recipe(layer, Slot::kDgrad) && fprop == plan.recipe(layer, Slot::kWgrad);
+// One recipe for all three GEMMs, chosen by the plan.
+bool is_uniform(const Plan& plan, const LayerInfo& layer) {
+    const std::string& fprop = plan.recipe(layer.name, Slot::kFprop);
+    return layer.planned_slots() == 3 && fprop == plan.recipe(layer.name, Slot::kDgrad) &&
+           fprop == plan.recipe(layer.name, Slot::kWgrad);
 }
 
 }  // namespace
@@ -43,6 +45,7 @@ PlanDamage plan_damage(const Plan& plan, const LayerTable& table, const ModelSta
     for (std::size_t i = 0; i < table.size(); ++i) {
         if (!table[i].candidate) continue;
         for (const Slot slot : kSlots) {
+            if (!table[i].plans(slot)) continue;
             const Recipe recipe = find_recipe(plan.recipe(table[i].name, slot));
             result.reached[static_cast<std::size_t>(table[i].stage)] +=
                 efficiency.saved(i, slot, recipe);
@@ -52,7 +55,7 @@ PlanDamage plan_damage(const Plan& plan, const LayerTable& table, const ModelSta
     const std::vector<std::string> recipes = used_recipes(plan, table);
     const auto whole = estimate_divergence(statistics, recipes, options.estimator);
     const bool mixed = std::any_of(table.begin(), table.end(), [&](const LayerInfo& layer) {
-        return layer.candidate && !is_uniform(plan, layer.name);
+        return layer.candidate && !is_uniform(plan, layer);
     });
     const auto parts = mixed ? estimate_slot_divergence(statistics, recipes, options.estimator)
                              : std::vector<std::vector<std::array<Divergence, 3>>>{};
@@ -68,17 +71,16 @@ PlanDamage plan_damage(const Plan& plan, const LayerTable& table, const ModelSta
             return static_cast<std::size_t>(at - recipes.begin());
         };
         Divergence d;
-        if (is_uniform(plan, table[i].name)) {
+        if (is_uniform(plan, table[i])) {
             d = whole[found->second][index(Slot::kFprop)];
         } else {
-            double squares = 0;
+            std::array<Divergence, 3> slots;
             for (const Slot slot : kSlots) {
-                const Divergence& part =
-                    parts[found->second][index(slot)][static_cast<std::size_t>(slot)];
-                d.loss += part.loss;
-                squares += part.weight * part.weight;
+                if (!table[i].plans(slot)) continue;
+                const auto s = static_cast<std::size_t>(slot);
+                slots[s] = parts[found->second][index(slot)][s];
             }
-            d.weight = std::sqrt(squares);
+            d = joined(table[i], slots);
         }
         const double q = options.loss_weight * d.loss + options.weight_weight * d.weight;
         result.layers[i] = q;

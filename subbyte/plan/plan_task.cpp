@@ -100,9 +100,9 @@ std::vector<PlanUnit> make_units(const LayerTable& table, const PlannerOptions& 
     std::vector<PlanUnit> units;
     for (std::size_t i = 0; i < table.size(); ++i) {
         const LayerInfo& layer = table[i];
-        if (!layer.candidate) continue;
         const auto coupled = couplings.types.find(layer.type);
         for (const Slot slot : kSlots) {
+            if (!layer.plans(slot)) continue;
             const int number = static_cast<int>(slot);
             const int coupling = couplings.slots[static_cast<std::size_t>(slot)];
             std::array<int, 3> key{-1, static_cast<int>(i), 0};
@@ -238,16 +238,6 @@ private:
     std::vector<std::size_t> index_;
 };
 
-// Local quantisation errors of the operands of one GEMM, halved since every operand is read by two.
-double local_error(const LayerStatistics& s, const LayerStatistics::Errors& e, Slot slot,
-                   bool relative) {
-    const auto part = [&](double error, double norm) {
-        return 0.5 * (!relative || error == 0 ? error : error / norm);
-    };
-    const double x = part(e.ex, s.x), w = part(e.ew, s.w), g = part(e.eg, s.g);
-    return slot == Slot::kFprop ? x + w : slot == Slot::kDgrad ? g + w : g + x;
-}
-
 void set_local_costs(PlanTask& task, const ModelStatistics& statistics,
                      const MeasuredLayers& measured, bool relative) {
     for (PlanUnit& unit : task.units) {
@@ -277,27 +267,36 @@ void note_unmeasured(PlanTask& task, const LayerTable& table, const ModelStatist
 }
 
 // DL and DW of the units, and Q as their cost.
-void set_divergences(PlanTask& task, const ModelStatistics& statistics,
+void set_divergences(PlanTask& task, const LayerTable& table, const ModelStatistics& statistics,
                      const MeasuredLayers& measured, const PlannerOptions& options) {
     const auto q = [&](const Divergence& d) {
         const double sum = options.loss_weight * d.loss + options.weight_weight * d.weight;
         return options.squared ? sum * sum : sum;
     };
     const bool layers = options.granularity == Granularity::kLayer;
+    const bool pinned = std::any_of(table.begin(), table.end(), [](const LayerInfo& layer) {
+        return layer.candidate && layer.planned_slots() < 3;
+    });
     const auto whole = layers ? estimate_divergence(statistics, options.recipes, options.estimator)
                               : std::vector<std::vector<Divergence>>{};
-    const auto parts =
-        layers ? std::vector<std::vector<std::array<Divergence, 3>>>{}
-               : estimate_slot_divergence(statistics, options.recipes, options.estimator);
+    const auto parts = layers && !pinned ? std::vector<std::vector<std::array<Divergence, 3>>>{}
+                                         : estimate_slot_divergence(statistics, options.recipes,
+                                                                    options.estimator);
+    // Of what the unit decides in this layer.
+    const auto divergence = [&](std::size_t layer, Slot slot, std::size_t r) {
+        const std::size_t l = measured[layer];
+        if (!layers) return parts[l][r][static_cast<std::size_t>(slot)];
+        return table[layer].planned_slots() == 3 ? whole[l][r] : joined(table[layer], parts[l][r]);
+    };
     for (PlanUnit& unit : task.units) {
         unit.cost.assign(task.recipes.size(), 0.0);
         unit.divergence.assign(task.recipes.size(), {});
+        std::size_t last = table.size();
         for (const auto& [layer, slot] : unit.gemms) {
-            if (layers && slot != Slot::kFprop) continue;  // a layer counts once
-            const std::size_t l = measured[layer];
+            if (layers && layer == last) continue;  // a layer counts once
+            last = layer;
             for (std::size_t r = 0; r < task.recipes.size(); ++r) {
-                const Divergence& d =
-                    layers ? whole[l][r] : parts[l][r][static_cast<std::size_t>(slot)];
+                const Divergence d = divergence(layer, slot, r);
                 unit.divergence[r].loss += d.loss;
                 unit.divergence[r].weight += d.weight;
                 unit.cost[r] += q(d);
@@ -308,7 +307,7 @@ void set_divergences(PlanTask& task, const ModelStatistics& statistics,
 
 // DL alone by the estimator that the method names; what is predicted of the plan stays that of the
 // options.
-void set_estimator_costs(PlanTask& task, const ModelStatistics& statistics,
+void set_estimator_costs(PlanTask& task, const LayerTable& table, const ModelStatistics& statistics,
                          const MeasuredLayers& measured, LossEstimator estimator,
                          PlannerOptions options) {
     options.estimator = estimator;
@@ -316,7 +315,7 @@ void set_estimator_costs(PlanTask& task, const ModelStatistics& statistics,
     options.weight_weight = 0;
     options.squared = false;
     PlanTask rival = task;
-    set_divergences(rival, statistics, measured, options);
+    set_divergences(rival, table, statistics, measured, options);
     for (std::size_t u = 0; u < task.units.size(); ++u) {
         task.units[u].cost = std::move(rival.units[u].cost);
     }
@@ -361,12 +360,12 @@ void set_costs(PlanTask& task, const LayerTable& table, const ModelStatistics& s
             "assumed: statistics of another model, layers of the same type at the same relative "
             "depth");
     }
-    set_divergences(task, statistics, measured, options);
+    set_divergences(task, table, statistics, measured, options);
     note_unmeasured(task, table, statistics, measured);
     if (options.method == "min-abs-err" || options.method == "min-rel-err") {
         set_local_costs(task, statistics, measured, options.method == "min-rel-err");
     } else if (const auto estimator = find_estimator(options.method)) {
-        set_estimator_costs(task, statistics, measured, *estimator, options);
+        set_estimator_costs(task, table, statistics, measured, *estimator, options);
     }
 }
 
@@ -412,6 +411,7 @@ Plan plan_of(const PlanTask& task, const LayerTable& table,
                 task.recipes[choice[u]].name;
         }
     }
+    apply_pins(plan, table);
     return plan;
 }
 

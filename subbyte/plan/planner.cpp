@@ -220,9 +220,9 @@ double met_target(const Plan& plan, const LayerTable& table, const PlannerOption
     std::vector<double> work(static_cast<std::size_t>(stage_count(table)), 0.0);
     std::vector<double> saved(work.size(), 0.0);
     for (std::size_t i = 0; i < table.size(); ++i) {
-        if (!table[i].candidate) continue;
         const auto stage = static_cast<std::size_t>(table[i].stage);
         for (const Slot slot : kSlots) {
+            if (!table[i].plans(slot)) continue;
             work[stage] += model.work(i, slot);
             saved[stage] += model.saved(i, slot, find_recipe(plan.recipe(table[i].name, slot)));
         }

@@ -121,6 +121,14 @@ void set_stages(LayerTable& table, const std::vector<int>& first_blocks) {
     }
 }
 
+void assign_stages(LayerTable& table, const std::vector<int>& stages) {
+    if (stages.size() == 1 && stages.front() > 0) {
+        balance_stages(table, stages.front());
+    } else {
+        set_stages(table, stages);
+    }
+}
+
 std::vector<int> first_blocks(const LayerTable& table) {
     std::vector<int> firsts(static_cast<std::size_t>(stage_count(table)), -1);
     for (const LayerInfo& layer : table) {

@@ -22,6 +22,10 @@ void balance_stages(LayerTable& table, int stages);
 // each stage has a block.
 void set_stages(LayerTable& table, const std::vector<int>& first_blocks);
 
+// Stages as a configuration names them: one number above 0 is how many there are, balanced; a list
+// that begins with 0 holds their first blocks. Errors as above.
+void assign_stages(LayerTable& table, const std::vector<int>& stages);
+
 // First block of every stage, the inverse of set_stages; -1 for a stage without blocks.
 std::vector<int> first_blocks(const LayerTable& table);
 

@@ -4,9 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "subbyte/core/nearest.h"
 #include "subbyte/plan/json_reader.h"
+#include "subbyte/plan/recipe.h"
 
 namespace subbyte::plan {
 namespace {
@@ -58,6 +61,7 @@ nlohmann::json layer_to_json(const LayerInfo& info, const LayerStatistics& layer
                         {"forward", layer.forward},
                         {"errors", nlohmann::json::object()}};
     for (const Field& field : kFields) json[field.name] = layer.*field.member;
+    if (info.planned_slots() < 3 && info.candidate) json["pinned"] = info.pinned;
     if (layer.outer) json["outer"] = *layer.outer;
     if (layer.curvature) json["curvature"] = *layer.curvature;
     for (const auto& [recipe, errors] : layer.errors) {
@@ -86,6 +90,17 @@ LayerInfo info_from_json(const JsonReader& reader) {
     info.tokens = reader["tokens"].integer(0, kMost);
     info.candidate = reader["candidate"].boolean();
     info.stage = static_cast<int>(reader["stage"].integer(0, 1 << 20));
+    if (reader.has("pinned")) {
+        const JsonReader pinned = reader["pinned"];
+        if (pinned.size() != 3) pinned.fail("one recipe, or none, for each of the three slots");
+        const std::vector<std::string> known = recipe_names();
+        for (std::size_t s = 0; s < 3; ++s) {
+            info.pinned[s] = pinned[s].text();
+            if (info.pinned[s].empty() || std::ranges::count(known, info.pinned[s]) > 0) continue;
+            pinned[s].fail(fmt::format("unknown recipe '{}'", info.pinned[s]),
+                           nearest_hint(info.pinned[s], known));
+        }
+    }
     return info;
 }
 
@@ -151,8 +166,8 @@ ModelStatistics statistics_from_json(const nlohmann::json& json) {
     reader.allow({"version", "step", "loss", "layers"});
     reader["version"].integer(1, 1);
     std::vector<std::string> members{
-        "name",  "type",     "block",   "in_features", "out_features", "tokens",   "candidate",
-        "stage", "backward", "forward", "errors",      "outer",        "curvature"};
+        "name",  "type",     "block",   "in_features", "out_features", "tokens",    "candidate",
+        "stage", "backward", "forward", "errors",      "outer",        "curvature", "pinned"};
     for (const Field& field : kFields) members.emplace_back(field.name);
 
     ModelStatistics statistics;

@@ -70,6 +70,7 @@ plan::Plan Control::in_force(std::int64_t step, std::int64_t iteration,
                                                 tail_.start, tail_.recipe)});
         told_tail_ = true;
     }
+    plan::apply_pins(plan, table);
     return plan;
 }
 

@@ -17,7 +17,7 @@ void GradientNoiseSink::reset() {
 }
 
 bool GradientNoiseSink::measured(std::uint32_t layer) const {
-    return precision_.table()[layer].candidate &&
+    return precision_.table()[layer].plans(Slot::kWgrad) &&
            (*precision_.recipe(layer))[Slot::kWgrad].widest_bits() < 16;
 }
 

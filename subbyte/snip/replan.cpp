@@ -54,8 +54,8 @@ bool is_comparable(const ReplanTask& task) {
     if (!task.in_force) return false;
     const std::vector<std::string>& options = task.planner.recipes;
     for (const plan::LayerInfo& layer : task.statistics.table) {
-        if (!layer.candidate) continue;
         for (const plan::Slot slot : plan::kSlots) {
+            if (!layer.plans(slot)) continue;
             const std::string& recipe = task.in_force->recipe(layer.name, slot);
             if (std::find(options.begin(), options.end(), recipe) == options.end()) return false;
         }

@@ -11,9 +11,11 @@
 
 #include "subbyte/core/clock.h"
 #include "subbyte/core/error.h"
+#include "subbyte/plan/stages.h"
 #include "subbyte/snip/diverged.h"
 #include "subbyte/snip/measure.h"
 #include "subbyte/snip/parameter_index.h"
+#include "subbyte/snip/sampled_outputs.h"
 
 namespace subbyte {
 namespace {
@@ -56,6 +58,12 @@ plan::PlannerOptions planner_of(const SnipOptions& options, double target) {
     return planner;
 }
 
+plan::Needs needs_of(const SnipOptions& options) {
+    plan::Needs needs = plan::needs_of(options.method, options.estimator);
+    if (options.sampled_labels) needs.outputs = false;  // measured apart
+    return needs;
+}
+
 void check(const SnipOptions& options) {
     const auto& methods = plan::planner_methods();
     if (std::find(methods.begin(), methods.end(), options.method) == methods.end()) {
@@ -70,11 +78,23 @@ void check(const SnipOptions& options) {
         throw Error(ErrorCode::kUsage, fmt::format("SNIP: damage_bound {}", options.damage_bound),
                     "the bound of the predicted damage is 0 or more");
     }
+    if (options.sampled_labels && !plan::needs_of(options.method, options.estimator).outputs) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("SNIP: method {} with estimator {} has no use for sampled labels",
+                                options.method, plan::estimator_name(options.estimator)),
+                    "fisher, gradient-output and taylor weigh output errors by gradients");
+    }
     if (options.schedule == plan::TargetSchedule::kQualityHeld && options.control.adjust.step > 0) {
         throw Error(ErrorCode::kUsage,
                     "SNIP: loss adjustment moves a target, and a quality-held run has none",
                     "use one of the two");
     }
+}
+
+nlohmann::json stages_json(const std::vector<plan::PlanResult::Stage>& stages) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const auto& stage : stages) list.push_back({stage.work, stage.target, stage.reached});
+    return list;
 }
 
 }  // namespace
@@ -85,12 +105,13 @@ SNIP::SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions op
       schedule_(schedule_of(options_)),
       precision_(nn::attach_precision(model, options_.keep_high, options_.high)),
       weights_(nn::layer_weights(model, *precision_)),
-      sink_(precision_->table().size(), options_.recipes,
-            plan::needs_of(options_.method, options_.estimator)),
+      sink_(precision_->table().size(), options_.recipes, needs_of(options_)),
       noise_sink_(*precision_, sink_),
       control_(options_.control, options_.recipes, options_.high, options_.warmup_steps,
                options_.total_steps) {
     check(options_);
+    plan::LayerTable staged = precision_->table();
+    plan::assign_stages(staged, options_.stages);  // now, not in the middle of the run
     snip::parameter_indices(optimizer, weights_);  // all layers must be trained by it
     precision_->seed = options_.seed;
     planned_ = plan::uniform_plan(precision_->table(), options_.high);
@@ -113,7 +134,7 @@ double SNIP::fp4_share() const { return plan::fp4_share(precision_->plan(), prec
 
 void SNIP::start_with(const plan::Plan& plan, bool keep) {
     precision_->set_plan(plan);
-    planned_ = plan;
+    planned_ = precision_->plan();
     keep_planned_ = keep;
     damage_.clear();
     enforce();
@@ -172,9 +193,10 @@ void SNIP::swap_in(InFlight in_flight) {
     event.effective_at = iteration_;
     event.applied = event.result.usable() && !event.kept;
     if (event.applied) {
-        event.changed_slots = plan::changed_slots(planned_, event.result.plan, precision_->table());
         precision_->set_plan(event.result.plan);
-        planned_ = event.result.plan;
+        event.changed_slots =
+            plan::changed_slots(planned_, precision_->plan(), precision_->table());
+        planned_ = precision_->plan();
     }
     if (event.result.usable()) damage_ = std::move(in_flight.damage);
     if (listener_) listener_(event);
@@ -227,9 +249,21 @@ void SNIP::collect_stats(const SnipInput& input) {
                                  options_.seed + static_cast<std::uint64_t>(step_), curvature},
                        .high = options_.high});
     statistics_ = measurement.statistics;
+    plan::assign_stages(statistics_.table, options_.stages);
     event.probe_passes = measurement.probe_passes;
     event.statistics_seconds += measurement.statistics_seconds;
     event.probe_seconds = measurement.probe_seconds;
+    if (options_.sampled_labels) {
+        if (!input.sampled) {
+            throw Error(ErrorCode::kUsage, "SNIP: there is no loss of sampled labels",
+                        "give SnipInput::sampled");
+        }
+        const Stopwatch watch;
+        snip::measure_sampled_outputs(input.sampled, *precision_, optimizer_, options_.recipes,
+                                      options_.high, statistics_);
+        ++event.probe_passes;
+        event.probe_seconds += watch.seconds();
+    }
     sink_.reset();
     snip::ReplanTask task;
     task.statistics = statistics_;
@@ -314,6 +348,7 @@ nlohmann::json SNIP::state() {
                              {"plan", plan::to_json(r.plan)},
                              {"target", r.target},
                              {"reached", r.reached},
+                             {"stages", stages_json(r.stages)},
                              {"relaxed", r.relaxed},
                              {"predicted", {r.predicted_loss, r.predicted_weight, r.predicted}},
                              {"notes", r.notes}};
@@ -343,6 +378,12 @@ void SNIP::load_state(const nlohmann::json& state) {
             r.predicted_weight = saved.at("predicted").at(1).get<double>();
             r.predicted = saved.at("predicted").at(2).get<double>();
             r.notes = saved.at("notes").get<std::vector<std::string>>();
+            if (saved.contains("stages")) {
+                for (const nlohmann::json& stage : saved.at("stages")) {
+                    r.stages.push_back({stage.at(0).get<double>(), stage.at(1).get<double>(),
+                                        stage.at(2).get<double>()});
+                }
+            }
             if (saved.contains("kept")) {  // not in checkpoints of version 0.1
                 event.kept = saved.at("kept").get<bool>();
                 event.cost = saved.at("cost").at(0).get<double>();
@@ -363,7 +404,7 @@ void SNIP::load_state(const nlohmann::json& state) {
         if (keep_planned_) planned = planned_;
         if (options_.frozen) in_flight.reset();
         precision_->set_plan(planned);  // begin_step() lets the guards raise it
-        planned_ = std::move(planned);
+        planned_ = precision_->plan();
         in_flight_ = std::move(in_flight);
         begin_step(step, iteration);
     } catch (const nlohmann::json::exception& error) {

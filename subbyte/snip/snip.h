@@ -45,9 +45,13 @@ struct SnipOptions {
     std::shared_ptr<const plan::MachineProfile> profile{};      // for Efficiency::kSeconds
     plan::Granularity granularity = plan::Granularity::kLayer;
     std::vector<std::string> coupled{};  // see plan::PlannerOptions
+    // Pipeline stages, see plan::assign_stages(): each must reach the target by itself.
+    std::vector<int> stages{1};
     double loss_weight = 1.0, weight_weight = 2.0;
     plan::LossEstimator estimator = plan::LossEstimator::kNormOnly;
     bool squared = false;
+    // Output errors (estimators fisher, gradient-output, taylor) by SnipInput::sampled.
+    bool sampled_labels = false;
     snip::Probes probes = snip::ProbeOptions{}.probes;
     double probe_scale = snip::ProbeOptions{}.scale;
     double solve_seconds = 10.0;
@@ -63,6 +67,7 @@ struct SnipInput {
     double loss = 0;  // mean loss of the step; 0: unknown, then DL is in nats, not relative
     snip::LossFunction
         replay;  // recomputes the mean loss of a fixed batch; without it no probes run
+    snip::LossFunction sampled{};  // the same with labels that are drawn from the model
 };
 
 // One re-planning, told to the listener when its plan takes effect (or is given up). Both times are

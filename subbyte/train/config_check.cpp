@@ -8,7 +8,10 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "subbyte/core/error.h"
+#include "subbyte/plan/planner.h"
 #include "subbyte/plan/recipe.h"
+#include "subbyte/plan/stages.h"
 #include "subbyte/train/config_model.h"
 #include "subbyte/train/config_rules.h"
 #include "subbyte/train/config_schema.h"
@@ -178,9 +181,34 @@ void check_control(const Config& config, Checker& checker) {
         "shorten it or write it as a share, e.g. \"5%\"");
 }
 
+void check_stages(const Config& config, Checker& checker) {
+    const std::vector<std::int64_t>& stages = config.precision.snip.stages;
+    const models::LlamaConfig shape = model_config(config, config.data.vocab_size);
+    // The blocks of a model from a folder are counted when it is read.
+    if (!config.model.path.empty() || shape.layers == 0) return;
+    plan::LayerTable table = models::layer_table(shape, 1);
+    std::string what;
+    try {
+        plan::assign_stages(table, {stages.begin(), stages.end()});
+    } catch (const Error& error) {
+        what = error.what();
+    }
+    checker.require(what.empty(), {"precision.snip.stages", "model.layers", "model.preset"},
+                    "precision.snip.stages: " + what,
+                    "every stage needs a block: a number of stages, or the first block of each "
+                    "from 0 on");
+}
+
 void check_precision(const Config& config, Checker& checker) {
     const Config::Precision& precision = config.precision;
+    checker.require(
+        precision.head != "snip" || precision.recipe == "snip" || !precision.plan.empty(),
+        {"precision.head", "precision.recipe"},
+        fmt::format("precision.head is \"snip\" and precision.recipe \"{}\": nobody plans",
+                    precision.recipe),
+        "give precision.recipe = \"snip\", precision.plan, or a recipe for the head");
     if (precision.recipe != "snip") return;
+    check_stages(config, checker);
     check_control(config, checker);
     const Config::Snip& snip = precision.snip;
     checker.require(snip.target_increment == 0 || snip.schedule == "article",
@@ -218,6 +246,13 @@ void check_precision(const Config& config, Checker& checker) {
         {"precision.snip.efficiency", "precision.snip.profile"},
         "precision.snip.efficiency is \"seconds\" and there is no precision.snip.profile",
         "measure this machine: subbyte bench --profile FILE");
+    checker.require(
+        snip.labels == "data" ||
+            plan::needs_of(snip.method, plan::estimator_from_name(snip.estimator)).outputs,
+        {"precision.snip.labels", "precision.snip.estimator"},
+        fmt::format("precision.snip.labels \"{}\" means nothing to the estimator \"{}\"",
+                    snip.labels, snip.estimator),
+        "estimator = \"fisher\", \"gradient-output\" or \"taylor\" looks at labels");
     const int bits = snip.efficiency == "fp4-share" ? 4 : 8;
     const bool counts =
         std::any_of(snip.options.begin(), snip.options.end(), [&](const std::string& name) {

@@ -58,6 +58,7 @@ void derive_precision_defaults(LoadedConfig& loaded) {
     Config::Precision& precision = loaded.config.precision;
     const auto given = [&](std::string_view path) { return loaded.origins.contains(path); };
     if (!given("precision.freeze_plan")) precision.freeze_plan = !precision.plan.empty();
+    if (!given("precision.head") && precision.recipe == "fp32") precision.head = "fp32";
     Config::Snip& snip = precision.snip;
     if (!given("precision.snip.schedule") && snip.target_increment > 0) snip.schedule = "article";
     if (snip.schedule != "article" || !given("precision.snip.schedule")) return;

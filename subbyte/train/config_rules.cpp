@@ -50,17 +50,12 @@ std::map<std::string, std::array<std::string, 3>> resolve_rules(
 
 std::map<std::string, std::array<std::string, 3>> fixed_layers(const Config::Precision& precision,
                                                                const plan::LayerTable& table) {
-    const std::string base = precision.recipe == "snip" ? "bf16" : precision.recipe;
     std::map<std::string, std::array<std::string, 3>> fixed = resolve_rules(precision.rules, table);
-    for (auto& [name, recipes] : fixed) {
-        for (std::string& recipe : recipes) {
-            if (recipe.empty()) recipe = name == "lm_head" ? precision.head : base;
-        }
-    }
     for (const plan::LayerInfo& layer : table) {
-        if (layer.name != "lm_head") continue;
-        fixed.try_emplace(
-            layer.name, std::array<std::string, 3>{precision.head, precision.head, precision.head});
+        if (layer.name != "lm_head" || precision.head == "snip") continue;
+        for (std::string& recipe : fixed[layer.name]) {
+            if (recipe.empty()) recipe = precision.head;
+        }
     }
     return fixed;
 }
@@ -74,7 +69,11 @@ std::vector<std::string> rule_lines(const Config::Precision& precision,
     for (const plan::LayerInfo& layer : table) {
         const auto found = fixed.find(layer.name);
         if (found == fixed.end()) continue;
-        const auto& [fprop, dgrad, wgrad] = found->second;
+        std::array<std::string, 3> shown = found->second;
+        for (std::string& recipe : shown) {
+            if (recipe.empty()) recipe = "as planned";
+        }
+        const auto& [fprop, dgrad, wgrad] = shown;
         const std::string recipes =
             fprop == dgrad && fprop == wgrad
                 ? fprop

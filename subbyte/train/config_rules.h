@@ -24,13 +24,13 @@ std::map<std::string, std::array<std::string, 3>> resolve_rules(
     const std::vector<Config::Rule>& rules, const plan::LayerTable& table);
 
 // What fixed_layers() comes to, one line per kind of layer and recipe: "down_proj of blocks 0-21:
-// bf16", "lm_head: fprop fp8, dgrad fp8, wgrad bf16". Same error.
+// bf16", "lm_head: fprop fp8, dgrad fp8, wgrad as planned". Same error.
 std::vector<std::string> rule_lines(const Config::Precision& precision,
                                     const plan::LayerTable& table);
 
-// The layers that no plan changes, with their recipes per plan::Slot: the head ("lm_head") as
-// precision.head says, and what the rules match. A slot that no rule names gets the recipe the
-// layer would have without rules (BF16 under SNIP). Error kUsage for a rule that matches no layer.
+// What no plan changes, as recipes per plan::Slot ("": the plan's): what the rules match, and the
+// rest of the head ("lm_head") as precision.head says. Error kUsage for a rule that matches no
+// layer.
 std::map<std::string, std::array<std::string, 3>> fixed_layers(const Config::Precision& precision,
                                                                const plan::LayerTable& table);
 

@@ -45,6 +45,7 @@ Names spam_variants() { return {"clean", "official"}; }
 Names tokenizers() { return {"sentencepiece", "bytes"}; }
 Names estimators() { return plan::estimator_names(); }
 Names probe_kinds() { return {"none", "block", "layer", "shared"}; }
+Names label_kinds() { return {"data", "sampled"}; }
 Names resumes() { return {"auto", "never"}; }
 Names slots() { return {"fprop", "dgrad", "wgrad"}; }
 
@@ -136,7 +137,10 @@ const std::vector<Key<Config>>& keys() {
 
         KEY(precision.recipe, one_of(recipes_and_snip),
             "recipe of every block linear, or \"snip\""),
-        KEY(precision.head, one_of(plan::recipe_names), "recipe of the output head"),
+        KEY(precision.head, one_of(recipes_and_snip),
+            "recipe of the output head; \"snip\": planned like the other layers. Default: fp32 "
+            "when "
+            "precision.recipe is, else bf16"),
         KEY(precision.plan, {},
             "plan to train with: a plan file, a checkpoint, or the folder of a run; empty: none"),
         KEY(precision.freeze_plan, {},
@@ -176,11 +180,19 @@ const std::vector<Key<Config>>& keys() {
         KEY(precision.snip.coupled, {},
             "what gets the same recipe: layer types of a block, \"gate_proj+up_proj\", or slots of "
             "a layer, \"dgrad+wgrad\""),
+        KEY(precision.snip.stages, within(0, 10000),
+            "pipeline stages, each of which must reach the target by itself: their number (blocks "
+            "are "
+            "spread evenly), or the first block of each, [0, 4, 8]"),
         KEY(precision.snip.profile, {},
             "times of this machine (bench --profile), for efficiency = \"seconds\"; empty: none"),
         KEY(precision.snip.loss_weight, at_least(0), "weight of the loss divergence"),
         KEY(precision.snip.weight_weight, at_least(0), "weight of the weight divergence"),
         KEY(precision.snip.estimator, one_of(estimators), "how the loss divergence is estimated"),
+        KEY(precision.snip.labels, one_of(label_kinds),
+            "fisher, gradient-output, taylor: gradients of the data's labels, or of labels drawn "
+            "from "
+            "the model (one more pass)"),
         KEY(precision.snip.probes, one_of(probe_kinds),
             "passes with added noise that measure how errors spread"),
         KEY(precision.snip.probe_scale, above(0), "size of the noise relative to the tensor"),

@@ -13,11 +13,12 @@
 namespace subbyte::train {
 
 // Where the value of a key lives. The alternative is the type of the key.
-using Field = std::variant<std::int64_t*, double*, bool*, std::string*, StepCount*,
-                           std::array<double, 2>*, std::vector<std::string>*>;
+using Field =
+    std::variant<std::int64_t*, double*, bool*, std::string*, StepCount*, std::array<double, 2>*,
+                 std::vector<std::string>*, std::vector<std::int64_t>*>;
 
 // What a key accepts beyond its type. Numbers: a range, whose ends may be excluded. Texts: a list
-// of choices (each element, for lists).
+// of choices. Lists: each element.
 struct Limits {
     double min = 0, max = 0;
     bool has_min = false, has_max = false, min_excluded = false, max_excluded = false;

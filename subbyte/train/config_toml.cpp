@@ -162,6 +162,21 @@ struct Store {
         *out = std::move(texts);
         return {};
     }
+    Refusal operator()(std::vector<std::int64_t>* out) const {
+        std::vector<std::int64_t> numbers;
+        if (const toml::array* list = node.as_array()) {
+            for (const toml::node& element : *list) {
+                if (!element.is_integer()) return wrong_type(field, element, written);
+                numbers.push_back(element.as_integer()->get());
+            }
+        } else if (node.is_integer()) {
+            numbers.push_back(node.as_integer()->get());
+        } else {
+            return wrong_type(field, node, written, integer_spelling(node));
+        }
+        *out = std::move(numbers);
+        return {};
+    }
 };
 
 }  // namespace

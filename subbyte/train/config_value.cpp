@@ -57,6 +57,7 @@ std::string type_name(const Field& field) {
                           [](StepCount*) { return "integer or \"N%\""; },
                           [](std::array<double, 2>*) { return "list of 2 numbers"; },
                           [](std::vector<std::string>*) { return "text or list of texts"; },
+                          [](std::vector<std::int64_t>*) { return "integer or list of integers"; },
                       },
                       field);
 }
@@ -91,27 +92,30 @@ std::string quote_text(std::string_view text) {
 }
 
 std::string value_text(const Field& field) {
-    return std::visit(Overloaded{
-                          [](std::int64_t* value) { return fmt::format("{}", *value); },
-                          [](double* value) { return number_text(*value); },
-                          [](bool* value) { return std::string(*value ? "true" : "false"); },
-                          [](std::string* value) { return quote_text(*value); },
-                          [](StepCount* value) {
-                              return value->percent >= 0 ? fmt::format("\"{}%\"", value->percent)
-                                                         : fmt::format("{}", value->steps);
-                          },
-                          [](std::array<double, 2>* value) {
-                              return fmt::format("[{}, {}]", number_text((*value)[0]),
-                                                 number_text((*value)[1]));
-                          },
-                          [](std::vector<std::string>* value) {
-                              std::vector<std::string> texts;
-                              for (const std::string& text : *value)
-                                  texts.push_back(quote_text(text));
-                              return fmt::format("[{}]", fmt::join(texts, ", "));
-                          },
-                      },
-                      field);
+    return std::visit(
+        Overloaded{
+            [](std::int64_t* value) { return fmt::format("{}", *value); },
+            [](double* value) { return number_text(*value); },
+            [](bool* value) { return std::string(*value ? "true" : "false"); },
+            [](std::string* value) { return quote_text(*value); },
+            [](StepCount* value) {
+                return value->percent >= 0 ? fmt::format("\"{}%\"", value->percent)
+                                           : fmt::format("{}", value->steps);
+            },
+            [](std::array<double, 2>* value) {
+                return fmt::format("[{}, {}]", number_text((*value)[0]), number_text((*value)[1]));
+            },
+            [](std::vector<std::string>* value) {
+                std::vector<std::string> texts;
+                for (const std::string& text : *value) texts.push_back(quote_text(text));
+                return fmt::format("[{}]", fmt::join(texts, ", "));
+            },
+            [](std::vector<std::int64_t>* value) {
+                return value->size() == 1 ? fmt::to_string(value->front())
+                                          : fmt::format("[{}]", fmt::join(*value, ", "));
+            },
+        },
+        field);
 }
 
 Refusal check_limits(const Field& field, const Limits& limits, const std::string& written) {
@@ -131,6 +135,13 @@ Refusal check_limits(const Field& field, const Limits& limits, const std::string
             [&](std::array<double, 2>* value) {
                 for (const double x : *value) {
                     Refusal refusal = number_outside(x, written, limits);
+                    if (!refusal.what.empty()) return refusal;
+                }
+                return Refusal{};
+            },
+            [&](std::vector<std::int64_t>* value) {
+                for (const std::int64_t number : *value) {
+                    Refusal refusal = number_outside(double(number), written, limits);
                     if (!refusal.what.empty()) return refusal;
                 }
                 return Refusal{};

@@ -14,6 +14,7 @@ void set_candidate(plan::LayerTable& table, const std::string& glob, bool candid
     bool matched = false;
     for (plan::LayerInfo& layer : table) {
         if (!glob_match(glob, layer.name)) continue;
+        if (candidate && !layer.candidate) layer.pinned = {};
         layer.candidate = candidate;
         matched = true;
     }

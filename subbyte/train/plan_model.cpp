@@ -98,9 +98,10 @@ void add_stages(ModelPlan& result) {
     }
 }
 
-plan::Plan with_fixed(plan::Plan plan,
-                      const std::map<std::string, std::array<std::string, 3>>& fixed) {
-    for (const auto& [name, recipes] : fixed) plan.layers[name] = recipes;
+// The plan and the layers that it does not choose for.
+plan::Plan with_fixed(plan::Plan plan, plan::LayerTable table) {
+    for (plan::LayerInfo& layer : table) layer.candidate = true;
+    plan::apply_pins(plan, table);
     return plan;
 }
 
@@ -140,24 +141,27 @@ ModelPlan plan_model(const Config& config, const ModelPlanOptions& options) {
     result.micro_batch_tokens = result.tokens_per_step / result.micro_batches;
     result.parameters = static_cast<double>(models::parameter_count(shape));
     result.table = models::layer_table(shape, result.micro_batch_tokens);
-    if (options.first_blocks.empty()) {
+    const std::vector<std::int64_t>& stages = config.precision.snip.stages;
+    if (!options.first_blocks.empty()) {
+        plan::set_stages(result.table, options.first_blocks);
+    } else if (options.stages != 1) {
         plan::balance_stages(result.table, options.stages);
     } else {
-        plan::set_stages(result.table, options.first_blocks);
+        plan::assign_stages(result.table, {stages.begin(), stages.end()});
     }
-    auto fixed = fixed_layers(config.precision, result.table);
+    const auto fixed = fixed_layers(config.precision, result.table);
     plan::CostOptions cost_options;
     cost_options.other_parameters = result.parameters;
     for (plan::LayerInfo& layer : result.table) {
-        if (fixed.contains(layer.name)) layer.candidate = false;
+        const auto found = fixed.find(layer.name);
+        if (found != fixed.end()) layer.pinned = found->second;
+        layer.candidate = true;  // the head too, unless it is fixed
+        layer.candidate = layer.planned_slots() > 0;
         cost_options.other_parameters -= layer.weights();
     }
     choose_candidates(result.table, options.include, options.exclude);
-    for (const plan::LayerInfo& layer : result.table) {
-        if (layer.candidate) fixed.erase(layer.name);
-    }
     result.result = make_result(config, result.table, options, result.notes);
-    result.plan = with_fixed(result.result.plan, fixed);
+    result.plan = with_fixed(result.result.plan, result.table);
     if (options.planner.profile) {
         result.times = plan::measured_times(result.table, *options.planner.profile,
                                             config.precision.snip.options);
@@ -167,7 +171,7 @@ ModelPlan plan_model(const Config& config, const ModelPlanOptions& options) {
         result.costs.push_back({name, plan::estimate_cost(plan, result.table, cost_options)});
     };
     for (const std::string recipe : {"bf16", "fp8", "fp4"}) {
-        add_cost(recipe, with_fixed(plan::uniform_plan(result.table, recipe), fixed));
+        add_cost(recipe, with_fixed(plan::uniform_plan(result.table, recipe), result.table));
     }
     add_cost("plan", result.plan);
     add_stages(result);

@@ -32,7 +32,7 @@ struct NamedCost {
 
 // How to plan for a configuration, beside what it says itself.
 struct ModelPlanOptions {
-    int stages = 1;                             // balanced; or
+    int stages = 1;                             // balanced, 1: as the configuration says; or
     std::vector<int> first_blocks;              // the first block of every stage
     std::vector<std::string> include, exclude;  // see choose_candidates()
     // Profile, weights, estimator, limits. The rest is that of the configuration.

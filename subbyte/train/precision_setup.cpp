@@ -62,6 +62,8 @@ SnipOptions snip_options(const Config& config) {
     options.efficiency = plan::efficiency_from_name(s.efficiency);
     options.granularity = plan::granularity_from_name(s.granularity);
     options.coupled = s.coupled;
+    options.stages.assign(s.stages.begin(), s.stages.end());
+    if (config.precision.head == "snip") options.keep_high.clear();
     if (!s.profile.empty()) {
         options.profile = load_profile(s.profile, static_cast<int>(config.run.threads), false);
     }
@@ -69,6 +71,7 @@ SnipOptions snip_options(const Config& config) {
     options.weight_weight = s.weight_weight;
     options.estimator = plan::estimator_from_name(s.estimator);
     options.squared = s.squared;
+    options.sampled_labels = s.labels == "sampled";
     options.probes = snip::probes_from_name(s.probes);
     options.probe_scale = s.probe_scale;
     options.solve_seconds = s.solve_seconds;

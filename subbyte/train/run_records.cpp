@@ -14,6 +14,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Json stages_json(const std::vector<plan::PlanResult::Stage>& stages) {
+    Json list = Json::array();
+    for (const auto& s : stages) {
+        list.push_back({{"work", s.work}, {"target", s.target}, {"reached", s.reached}});
+    }
+    return list;
+}
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
 
 }  // namespace
@@ -73,6 +80,7 @@ Json record_of(const SnipEvent& e) {
             {"efficiency", std::string(plan::efficiency_name(e.result.efficiency))},
             {"target", e.result.target},
             {"reached", e.result.reached},
+            {"stages", stages_json(e.result.stages)},
             {"relaxed", e.result.relaxed},
             {"changed_slots", e.changed_slots},
             {"predicted_loss", number(e.result.predicted_loss)},

@@ -12,6 +12,7 @@
 #include "subbyte/core/error.h"
 #include "subbyte/models/llama.h"
 #include "subbyte/nn/init.h"
+#include "subbyte/ops/noise_role.h"
 #include "subbyte/optim/lr_schedule.h"
 #include "subbyte/train/config_model.h"
 #include "subbyte/train/config_rules.h"
@@ -254,11 +255,17 @@ void Trainer::Impl::collect_statistics(const std::vector<MicroBatch>& batches, d
     const MicroBatch& first = batches.front();
     const std::int64_t rows = snip::probe_sequences(first.ids.size(0), first.ids.size(1));
     const MicroBatch probe{first.ids.narrow(0, 0, rows), first.targets.narrow(0, 0, rows)};
-    setup_.snip->collect_stats({.loss = mean_loss, .replay = [this, &probe] {
-                                    const ops::SummedLoss part = loss(probe.ids, probe.targets);
-                                    return part.sum.div(
-                                        static_cast<double>(std::max<std::int64_t>(1, part.count)));
-                                }});
+    const auto mean = [](const ops::SummedLoss& part) {
+        return part.sum.div(static_cast<double>(std::max<std::int64_t>(1, part.count)));
+    };
+    NoiseAddress labels;
+    labels.seed = setup_.precision->seed;
+    labels.step = setup_.precision->step;
+    labels.role = ops::kSampledLabelRole;
+    setup_.snip->collect_stats(
+        {.loss = mean_loss,
+         .replay = [&] { return mean(loss(probe.ids, probe.targets)); },
+         .sampled = [&] { return mean(model_->sampled_loss(probe.ids, labels)); }});
     folder_.log_statistics(setup_.snip->statistics());
 }
 

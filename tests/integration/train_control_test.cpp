@@ -84,6 +84,31 @@ INSTANTIATE_TEST_SUITE_P(
                     c.precision.snip.damage_bound = 1e-3;
                 },
                 ""},
+        Control{"slot_rule",
+                [](Config& c) {
+                    c.precision.snip.hysteresis = 0.05;
+                    c.precision.control.spike_sigma = 0.01;
+                    c.precision.control.spike_hold = 3;
+                    c.precision.control.noise_ratio = 5;
+                    c.precision.rules = {{"*.down_proj", "int8", "dgrad"},
+                                         {"*.up_proj", "bf16", "wgrad"}};
+                },
+                "spike-guard promote"},
+        Control{"gemm_stages_head",
+                [](Config& c) {
+                    c.precision.snip.granularity = "gemm";
+                    c.precision.snip.hysteresis = 0.05;
+                    c.precision.snip.stages = {0, 1};
+                    c.precision.head = "snip";
+                    c.model.layers = 2;
+                },
+                ""},
+        Control{"sampled_labels",
+                [](Config& c) {
+                    c.precision.snip.estimator = "fisher";
+                    c.precision.snip.labels = "sampled";
+                },
+                ""},
         // Any noise is too much: every measured layer goes up, fp4 -> fp8 -> bf16.
         Control{"noise_guard", [](Config& c) { c.precision.control.noise_ratio = 1e5; },
                 "noise-guard raise"},

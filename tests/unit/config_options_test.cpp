@@ -77,11 +77,14 @@ TEST(ConfigOptions, ControllerAndConfigurationHaveTheSameDefaults) {
     EXPECT_EQ(read.efficiency, own.efficiency);
     EXPECT_EQ(read.granularity, own.granularity);
     EXPECT_EQ(read.coupled, own.coupled);
+    EXPECT_EQ(read.stages, own.stages);
+    EXPECT_EQ(read.keep_high, own.keep_high);
     EXPECT_EQ(read.profile, own.profile);
     EXPECT_EQ(read.loss_weight, own.loss_weight);
     EXPECT_EQ(read.weight_weight, own.weight_weight);
     EXPECT_EQ(read.estimator, own.estimator);
     EXPECT_EQ(read.squared, own.squared);
+    EXPECT_EQ(read.sampled_labels, own.sampled_labels);
     EXPECT_EQ(read.probes, own.probes);
     EXPECT_EQ(read.probe_scale, own.probe_scale);
     EXPECT_EQ(read.solve_seconds, own.solve_seconds);

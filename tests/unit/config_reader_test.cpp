@@ -189,7 +189,31 @@ TEST(ConfigReader, ContradictionsBetweenKeysAreRefused) {
     EXPECT_EQ(read(kModel).precision.snip.efficiency, "fp4-share");
     EXPECT_SAYS(mistakes(kModel + snip + "options = [\"fp4\", \"fp4\"]\n"), "names a recipe twice");
     EXPECT_SAYS(mistakes(kModel + snip + "loss_weight = 0\nweight_weight = 0\n"), "are both 0");
+    EXPECT_SAYS(mistakes(kModel + snip + "labels = \"sampled\"\n"), "means nothing to the estim");
+    EXPECT_EQ(read(kModel + snip + "labels = \"sampled\"\nestimator = \"fisher\"\n")
+                  .precision.snip.labels,
+              "sampled");
+    using Stages = std::vector<std::int64_t>;
+    EXPECT_EQ(read(kModel + snip + "stages = 2\n").precision.snip.stages, Stages{2});
+    EXPECT_EQ(read(kModel + snip + "stages = [0, 1]\n").precision.snip.stages, (Stages{0, 1}));
+    EXPECT_SAYS(mistakes(kModel + snip + "stages = 1000\n"), "1000 pipeline stages for ");
+    EXPECT_SAYS(mistakes(kModel + snip + "stages = [1, 2]\n"), "stage 0 begins with block 1 of ");
+    EXPECT_SAYS(mistakes(kModel + snip + "stages = []\n"), "no pipeline stages");
+    EXPECT_SAYS(mistakes(kModel + snip + "stages = -1\n"), "stages must be 0 .. 10000, found -1");
+    EXPECT_SAYS(mistakes(kModel + snip + "stages = \"2\"\n"), "stages");
     EXPECT_SAYS(mistakes(kModel + snip + "warmup_steps = 2000\n"), "is more than train.steps 1000");
+}
+
+TEST(ConfigReader, TheHeadIsInFp32WithTheRestAndPlannedByAPlanOnly) {
+    const auto head = [](const std::string& keys) {
+        return read(kModel + "[precision]\n" + keys).precision.head;
+    };
+    EXPECT_EQ(head(""), "bf16");
+    EXPECT_EQ(head("recipe = \"fp32\"\n"), "fp32");
+    EXPECT_EQ(head("recipe = \"fp32\"\nhead = \"bf16\"\n"), "bf16");
+    EXPECT_EQ(head("recipe = \"snip\"\nhead = \"snip\"\n"), "snip");
+    EXPECT_EQ(head("plan = \"p.json\"\nhead = \"snip\"\n"), "snip");
+    EXPECT_SAYS(mistakes(kModel + "[precision]\nhead = \"snip\"\n"), "nobody plans");
 }
 
 TEST(ConfigReader, TheScheduleOfTheTargetSetsDefaultsOfOthers) {

@@ -52,6 +52,8 @@ TEST(ConfigWriter, EveryKeySurvivesWritingAndReading) {
                     *value = choices.empty()            ? "a \"b\"\\\t\x7f.model"
                              : *value == choices.back() ? choices.front()
                                                         : choices.back();
+                } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+                    *value = {0, 3};
                 } else {
                     *value = key.limits.choices ? std::vector<std::string>{"fp4", "int8"}
                                                 : std::vector<std::string>{"a.txt", "b\n.txt"};
@@ -63,6 +65,8 @@ TEST(ConfigWriter, EveryKeySurvivesWritingAndReading) {
         if (path == "model.hidden_size") config.model.hidden_size = 512;
         if (path == "model.max_position") config.model.max_position = 4000;
         if (path == "optim.in_backward") config.optim.grad_clip = 0;
+        if (path == "precision.snip.labels") config.precision.snip.estimator = "fisher";
+        if (path == "precision.head") config.precision.recipe = "snip";
         if (path == "train.grad_accum") config.train.grad_accum = 4;
         if (path == "data.val_fraction") config.data.val_fraction = 1.0 / 3.0;
         ASSERT_NE(value_text(key.field(config)), value_text(key.field(*std::make_unique<Config>())))

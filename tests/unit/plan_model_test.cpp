@@ -120,11 +120,11 @@ TEST(PlanModel, HeadAndRulesArePartOfTheCostButNotOfThePlan) {
     config.precision.rules = {{"*.0.*", "bf16", ""}, {"*.1.*", "fp8", "wgrad"}};
     const ModelPlan plan = plan_model(config, {});
     EXPECT_EQ(plan.result.plan.method, "uniform");
-    EXPECT_EQ(plan.result.plan.layers.size(), 6u * 7);
+    EXPECT_EQ(plan.result.plan.layers.size(), 7u * 7);  // of block 1 two slots per layer
     EXPECT_EQ(plan.plan.recipe("lm_head", plan::Slot::kFprop), "fp8");
     EXPECT_EQ(plan.plan.recipe("model.layers.0.mlp.up_proj", plan::Slot::kFprop), "bf16");
     EXPECT_EQ(plan.plan.recipe("model.layers.1.mlp.up_proj", plan::Slot::kWgrad), "fp8");
-    EXPECT_EQ(plan.plan.recipe("model.layers.1.mlp.up_proj", plan::Slot::kDgrad), "bf16");
+    EXPECT_EQ(plan.plan.recipe("model.layers.1.mlp.up_proj", plan::Slot::kDgrad), "fp4");
     EXPECT_EQ(plan.plan.recipe("model.layers.2.mlp.up_proj", plan::Slot::kDgrad), "fp4");
 }
 

@@ -373,6 +373,39 @@ TEST(Planner, NothingToPlanIsNoError) {
     }
 }
 
+TEST(Planner, OptionsThatDoNotDifferAreTiesAndTiesAreSettledTheSameEveryTime) {
+    const LayerTable table = llama_table(3, 64, 172, 16);
+    ModelStatistics statistics = random_statistics(table, 1);
+    // All layers of a type alike, and an INT4 that is FP4 in all but its name.
+    for (std::size_t l = 0; l < table.size(); ++l) {
+        LayerStatistics& s = statistics.layers[l];
+        s = statistics.layers[l % 7];
+        s.forward.clear();
+        s.backward.clear();
+        s.errors["int4"] = s.errors.at("fp4");
+    }
+    PlannerOptions options = options_for("snip", 0.5);
+    options.recipes = {"fp8", "int4", "fp4"};
+    const PlanResult first = make_plan(table, statistics, options);
+    EXPECT_GE(first.reached, 0.5 * (1 - 1e-9));
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(make_plan(table, statistics, options).plan, first.plan);
+    for (const auto& [layer, recipes] : first.plan.layers) {
+        EXPECT_NE(recipes[0], "fp4") << layer;  // of equals the one that is named first
+    }
+    options.recipes = {"fp8", "fp4"};
+    EXPECT_NEAR(make_plan(table, statistics, options).objective, first.objective, 1e-12);
+}
+
+TEST(Planner, ALowPrecisionThatDoesLessDamageIsTakenEverywhere) {
+    const LayerTable table = llama_table(2, 64, 172, 16);
+    ModelStatistics statistics = random_statistics(table, 2);
+    for (LayerStatistics& s : statistics.layers) std::swap(s.errors["fp8"], s.errors["fp4"]);
+    const PlanResult result = make_plan(table, statistics, options_for("snip", 0.0));
+    EXPECT_DOUBLE_EQ(result.reached, 1);
+    ASSERT_FALSE(result.notes.empty());
+    EXPECT_NE(result.notes[0].find("'fp8' is never chosen"), std::string::npos) << result.notes[0];
+}
+
 TEST(Planner, BadOptionsAreRefused) {
     const LayerTable table = llama_table(1, 64, 172, 16);
     const ModelStatistics statistics = random_statistics(table, 1);

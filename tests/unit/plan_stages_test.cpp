@@ -116,6 +116,14 @@ TEST(Stages, WhatCannotBeIsRefused) {
          {Firsts{}, Firsts{1}, Firsts{0, 0}, Firsts{0, 2, 1}, Firsts{0, 3}, Firsts{-1}}) {
         EXPECT_THROW(set_stages(table, firsts), Error);
     }
+    LayerTable balanced = table, listed = table;
+    assign_stages(balanced, {2});
+    EXPECT_EQ(first_blocks(balanced), (Firsts{0, 2}));
+    assign_stages(listed, {0, 1});
+    EXPECT_EQ(first_blocks(listed), (Firsts{0, 1}));
+    for (const Firsts& firsts : {Firsts{}, Firsts{4}, Firsts{-1}, Firsts{2, 3}}) {
+        EXPECT_THROW(assign_stages(table, firsts), Error);
+    }
     LayerTable none{make_layer("fc", 4, 4, 1)};  // no blocks: one stage
     balance_stages(none, 1);
     EXPECT_EQ(none[0].stage, 0);

@@ -1,0 +1,36 @@
+// Copyright (c) the subbyte authors
+// SPDX-License-Identifier: Apache-2.0
+#include "subbyte/snip/sampled_outputs.h"
+
+#include "subbyte/snip/plan_guard.h"
+#include "subbyte/snip/statistics_sink.h"
+
+namespace subbyte::snip {
+
+void measure_sampled_outputs(const LossFunction& loss, nn::Precision& precision,
+                             const optim::Optimizer& optimizer,
+                             const std::vector<std::string>& recipes, const std::string& high,
+                             plan::ModelStatistics& statistics) {
+    const PlanGuard guard(precision);
+    const StoredGradients kept(optimizer);
+    precision.set_plan(plan::uniform_plan(precision.table(), high));
+    StatisticsSink sink(precision.table().size(), recipes, {.outputs = true});
+    precision.observer = &sink;
+    take_gradients(loss_with_graph(loss), {}, /*keep_graph=*/false);
+    const std::vector<plan::LayerStatistics> drawn = sink.statistics();
+    for (std::size_t l = 0; l < drawn.size(); ++l) {
+        plan::LayerStatistics& layer = statistics.layers[l];
+        // A mean over T tokens has gradients of 1 / T, and the sums of their squares 1 / T as well.
+        const double factor = layer.t > 0 ? drawn[l].t / layer.t : 0.0;
+        for (const auto& [recipe, errors] : drawn[l].errors) {
+            if (!errors.output) continue;
+            plan::LayerStatistics::Errors::OutputError output = *errors.output;
+            output.squared *= factor > 0 ? 1 / factor : 0.0;
+            output.elements *= factor;
+            output.tokens *= factor;
+            layer.errors[recipe].output = output;
+        }
+    }
+}
+
+}  // namespace subbyte::snip
