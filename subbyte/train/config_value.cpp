@@ -57,7 +57,7 @@ std::string type_name(const Field& field) {
                           [](StepCount*) { return "integer or \"N%\""; },
                           [](std::array<double, 2>*) { return "list of 2 numbers"; },
                           [](std::vector<std::string>*) { return "text or list of texts"; },
-                          [](std::vector<std::int64_t>*) { return "integer or list of integers"; },
+                          [](std::vector<std::int64_t>*) { return "integer or list of them"; },
                       },
                       field);
 }

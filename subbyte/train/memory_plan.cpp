@@ -105,7 +105,11 @@ MemoryPlan plan_memory(const models::LlamaConfig& c, const nn::Precision& precis
     plan.block = rows * 4 * (3 * ff + 3 * d);
 
     const auto vocabulary = static_cast<double>(c.vocab_size);
-    const double group = std::min(rows, static_cast<double>(ops::loss_group_rows(c.vocab_size)));
+    // A head that is planned is measured: then its logits are one tensor, with their logarithmic
+    // softmax and their gradient beside it.
+    const bool measured = precision.table().back().candidate;
+    const double group =
+        measured ? rows : std::min(rows, static_cast<double>(ops::loss_group_rows(c.vocab_size)));
     const plan::Recipe& head =
         *precision.recipe(static_cast<std::uint32_t>(precision.table().size() - 1));
     const double logits = 4 * group * vocabulary, gradient = 4 * vocabulary * d;
@@ -117,7 +121,7 @@ MemoryPlan plan_memory(const models::LlamaConfig& c, const nn::Precision& precis
     const double g_columns = copy(head[Slot::kWgrad].a, vocabulary, group);
     // The second group adds its gradient to that of the first; its logits are gone by then.
     plan.head = 4 * rows * d + (rows > group ? gradient : 0) + std::max(logits, gradient) + g_rows +
-                g_columns;
+                g_columns + (measured ? 2 * logits : 0);
     plan.scratch = kFirstStep;
     if (!head[Slot::kDgrad].a.is_fp32()) plan.scratch += panel_bytes(group, vocabulary, d);
     return plan;

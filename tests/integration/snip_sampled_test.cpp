@@ -3,6 +3,7 @@
 //
 // Labels drawn from the model, and the Fisher matrix that they stand for.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,6 +43,7 @@ TEST(SampledLabels, AreDrawnFromTheSoftmax) {
 // For softmax regression the mean over labels is known: with p = softmax(Y) the gradient of token t
 // is (p - e_label) / T, so E <G_t, E_t>^2 = (sum p E^2 - (sum p E)^2) / T^2.
 TEST(SampledOutputs, AreTheFisherMatrixInTheMean) {
+    at::set_num_threads(1);  // more would only wait for each other
     constexpr std::int64_t kTokens = 24, kIn = 16, kClasses = 6;
     at::manual_seed(2);
     nn::Linear layer(kIn, kClasses);

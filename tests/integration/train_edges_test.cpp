@@ -69,7 +69,9 @@ TEST(Edges, TargetsOfNothingAndOfEverything) {
             EXPECT_FALSE(event.result.relaxed);
             EXPECT_GE(event.result.reached, target * (1 - 1e-9));
         }
-        if (target == 1.0) EXPECT_DOUBLE_EQ(recorder.steps.back().bits, 4);
+        if (target == 1.0) {
+            EXPECT_DOUBLE_EQ(recorder.steps.back().bits, 4);
+        }
     }
 }
 

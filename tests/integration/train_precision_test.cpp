@@ -12,6 +12,7 @@
 #include "subbyte/nn/init.h"
 #include "subbyte/plan/statistics.h"
 #include "subbyte/train/config_model.h"
+#include "subbyte/train/config_reader.h"
 #include "subbyte/train/inspect_run.h"
 #include "subbyte/train/optimizer_setup.h"
 #include "subbyte/train/precision_setup.h"
