@@ -44,6 +44,7 @@ train::SolveOptions solve_options(const PlanArguments& a) {
 train::CheckpointOptions checkpoint_options(const PlanArguments& a) {
     train::CheckpointOptions options = a.checkpoint;
     options.recipes = a.options;
+    options.include = a.include;
     for (const std::string& method : a.methods) {
         options.needs =
             options.needs | plan::needs_of(method, plan::estimator_from_name(a.estimator));

@@ -52,9 +52,9 @@ std::map<std::string, std::array<std::string, 3>> fixed_layers(const Config::Pre
                                                                const plan::LayerTable& table) {
     std::map<std::string, std::array<std::string, 3>> fixed = resolve_rules(precision.rules, table);
     for (const plan::LayerInfo& layer : table) {
-        if (layer.name != "lm_head" || precision.head == "snip") continue;
+        if (layer.name != "lm_head") continue;
         for (std::string& recipe : fixed[layer.name]) {
-            if (recipe.empty()) recipe = precision.head;
+            if (recipe.empty() && precision.head != "snip") recipe = precision.head;
         }
     }
     return fixed;

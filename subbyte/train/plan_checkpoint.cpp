@@ -15,6 +15,7 @@
 #include "subbyte/plan/cost_model.h"
 #include "subbyte/plan/statistics_check.h"
 #include "subbyte/train/config_reader.h"
+#include "subbyte/train/config_rules.h"
 #include "subbyte/train/optimizer_setup.h"
 #include "subbyte/train/precision_setup.h"
 #include "subbyte/train/run_folder.h"
@@ -84,7 +85,14 @@ PlannedCheckpoint::PlannedCheckpoint(const std::string& dir, const std::string& 
     measured_ = std::min(batches_.size(), static_cast<std::size_t>(options_.measured_batches));
     model_.precision->seed = options_.seed;
     const std::optional<Config> run = run_configuration(dir);
-    if (run) fix_layers(run->precision, *model_.precision);
+    nn::Precision& precision = *model_.precision;
+    if (run) fix_layers(run->precision, precision);
+    for (std::uint32_t l = 0; l < precision.table().size(); ++l) {
+        const plan::LayerInfo& layer = precision.table()[l];
+        for (const std::string& glob : options_.include) {
+            if (!layer.candidate && glob_match(glob, layer.name)) precision.free_layer(l);
+        }
+    }
     if (fs::exists(fs::path(dir) / "optimizer.safetensors") &&
         fs::exists(fs::path(dir) / "trainer_state.json")) {
         restore_optimizer(run);

@@ -182,6 +182,15 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
                      " --from-stats other.json"),
                  3, "linear layer 4 is 'model.layers.0.mlp.gate_proj' of 64 x 31");
 
+    // The head, when it is asked for: measured, planned, and run as planned.
+    const json head = run("plan r/checkpoints/latest --data text.txt --batch-size 4 --seq-len 32"
+                          " --batches 2 --include lm_head --target 1 --layers --json")
+                          .json();
+    EXPECT_EQ(head["divergences"].size(), 3u * 7 + 1);
+    EXPECT_GT(head["divergences"].back()["fp4"]["loss"], 0);
+    EXPECT_EQ(head["plans"][0]["plan"]["layers"]["lm_head"], "fp4");
+    EXPECT_NE(head["plans"][0]["loss"], result["plans"][1]["loss"]);
+
     const Call text = run("plan --from-stats stats.json --layers");
     EXPECT_NE(text.out.find("model.layers.2.mlp.down_proj"), std::string::npos) << text.out;
 

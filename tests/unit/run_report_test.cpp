@@ -69,6 +69,9 @@ TEST(RuleLines, SayWhatTheRulesComeToPerKindOfLayer) {
     Config::Precision precision;
     precision.recipe = "snip";
     EXPECT_EQ(rule_lines(precision, table_of(4)), std::vector<std::string>{"lm_head: bf16"});
+    precision.head = "snip";
+    EXPECT_EQ(rule_lines(precision, table_of(4)), std::vector<std::string>{"lm_head: as planned"});
+    precision.head = "bf16";
     precision.rules = {{"*.up_proj", "fp8", "wgrad"},
                        {"model.layers.1.*", "fp32", ""},
                        {"model.layers.3.*.up_proj", "fp4", "wgrad"},
