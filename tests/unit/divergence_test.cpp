@@ -27,17 +27,7 @@ ModelStatistics two_layers() {
     statistics.step = 7;
     statistics.loss = 2.0;
     statistics.table = {info("first"), info("second")};
-    LayerStatistics layer;
-    layer.x = 2;
-    layer.w = 3;
-    layer.y = 1;
-    layer.g = 4;
-    layer.dx = 5;
-    layer.dw = 6;
-    layer.t = 4;
-    layer.k = 9;
-    layer.n = 16;
-    layer.errors["fp4"] = {.ex = 0.2, .ew = 0.3, .eg = 0.4, .first_order = -0.5};
+    LayerStatistics layer = round_numbers();
     layer.errors["fp8"] = {.ex = 0, .ew = 0, .eg = 0.01, .first_order = 0.25};
     layer.jacobian = 0.6;
     layer.update_numel = 144;

@@ -17,27 +17,8 @@
 namespace subbyte::plan {
 namespace {
 
-// Round numbers: T = 4 tokens, K = 9 inputs, N = 16 outputs.
-LayerStatistics round_layer() {
-    LayerStatistics layer;
-    layer.x = 2;
-    layer.w = 3;
-    layer.y = 1;
-    layer.g = 4;
-    layer.dx = 5;
-    layer.dw = 6;
-    layer.t = 4;
-    layer.k = 9;
-    layer.n = 16;
-    layer.outer = 7;
-    layer.curvature = 10;
-    layer.errors["fp4"] = {.ex = 0.2, .ew = 0.3, .eg = 0.4, .first_order = -0.5};
-    layer.errors["fp4"].output = {.squared = 1, .elements = 0.02, .tokens = 0.03};
-    return layer;
-}
-
 LossChange change(LossEstimator estimator) {
-    return loss_change(round_layer(), "layer", "fp4", estimator);
+    return loss_change(round_numbers(), "layer", "fp4", estimator);
 }
 
 TEST(Estimator, FormulasByHand) {
@@ -89,7 +70,7 @@ TEST(Estimator, NeedsAreWhatIsUsed) {
     for (const std::string& name : estimator_names()) {
         const LossEstimator estimator = estimator_from_name(name);
         const Needs needs = needs_of(estimator);
-        LayerStatistics bare = round_layer();
+        LayerStatistics bare = round_numbers();
         if (!needs.outer) bare.outer.reset();
         if (!needs.curvature) bare.curvature.reset();
         if (!needs.first_order) bare.errors["fp4"].first_order.reset();
@@ -100,7 +81,7 @@ TEST(Estimator, NeedsAreWhatIsUsed) {
 
         const auto refused = [&](bool needed, const std::function<void(LayerStatistics&)>& drop) {
             if (!needed) return true;
-            LayerStatistics layer = round_layer();
+            LayerStatistics layer = round_numbers();
             drop(layer);
             try {
                 loss_change(layer, "some.layer", "fp4", estimator);
@@ -124,7 +105,7 @@ TEST(Estimator, LocalErrorsByHand) {
     statistics.loss = 1;
     statistics.table = {make_layer("a", 9, 16, 4), make_layer("b", 9, 16, 4)};
     statistics.table[1].candidate = false;
-    statistics.layers = {round_layer(), round_layer()};
+    statistics.layers = {round_numbers(), round_numbers()};
     EXPECT_NEAR(local_errors(statistics, {"fp4"}, false)[0][0], 0.9, 1e-15);
     EXPECT_NEAR(local_errors(statistics, {"fp4"}, true)[0][0], 0.1 + 0.1 + 0.1, 1e-15);
     EXPECT_EQ(local_errors(statistics, {"fp4"}, false)[1][0], 0);

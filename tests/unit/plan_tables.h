@@ -93,4 +93,23 @@ inline ModelStatistics random_statistics(const LayerTable& table, unsigned seed)
     return statistics;
 }
 
+// A layer with round numbers: T = 4 tokens, K = 9 inputs, N = 16 outputs, errors of fp4.
+inline LayerStatistics round_numbers() {
+    LayerStatistics layer;
+    layer.x = 2;
+    layer.w = 3;
+    layer.y = 1;
+    layer.g = 4;
+    layer.dx = 5;
+    layer.dw = 6;
+    layer.t = 4;
+    layer.k = 9;
+    layer.n = 16;
+    layer.outer = 7;
+    layer.curvature = 10;
+    layer.errors["fp4"] = {.ex = 0.2, .ew = 0.3, .eg = 0.4, .first_order = -0.5};
+    layer.errors["fp4"].output = {.squared = 1, .elements = 0.02, .tokens = 0.03};
+    return layer;
+}
+
 }  // namespace subbyte::plan
