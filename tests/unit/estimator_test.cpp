@@ -40,7 +40,7 @@ TEST(Estimator, FormulasByHand) {
 }
 
 TEST(Estimator, AChangeOfRecipeByHand) {
-    LayerStatistics layer = round_layer();
+    LayerStatistics layer = round_numbers();
     layer.errors["fp8"] = {.ex = 0.02, .ew = 0.03, .first_order = 0.1};
     layer.errors["fp8"].output = {.squared = 1, .elements = 0, .tokens = 0.004};
     // Fisher's terms are 2 * 0.03 and 2 * 0.004, and both directions pay them.
