@@ -6,6 +6,7 @@
 // so that each instruction set gets its own copy.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 
@@ -19,8 +20,8 @@ namespace {
 template <class E>
 inline const float* code_values_of() {
     if constexpr (kIsTable<E>) {
-        static const float* const values = decoded_codes(E::kName);
-        return values;
+        static std::atomic<const float*> known{nullptr};
+        return kept(known, [] { return decoded_codes(E::kName); });
     } else {
         return E::kValues;
     }

@@ -6,6 +6,7 @@
 // so that each instruction set gets its own copy.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 
@@ -260,8 +261,10 @@ void encode_row_by_cells(const CodeCells& cells, const float* x, const RowSpan& 
 template <class E, Round kRound>
 void encode_table_row(const float* x, const RowSpan& span, const TileFactors& tiles,
                       const std::uint16_t*, std::uint8_t* codes) {
-    static const CodeCells& cells = code_cells(E::kName, element_rounding(kRound));
-    encode_row_by_cells(cells, x, span, tiles, codes);
+    static std::atomic<const CodeCells*> known{nullptr};
+    const CodeCells* const cells =
+        kept(known, [] { return &code_cells(E::kName, element_rounding(kRound)); });
+    encode_row_by_cells(*cells, x, span, tiles, codes);
 }
 
 void pack_nibbles_row(const std::uint8_t* codes, std::int64_t count, std::uint8_t* packed) {

@@ -6,6 +6,7 @@
 // so that each instruction set gets its own copy.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
@@ -102,6 +103,15 @@ struct ULinear4 : TableElement {
 };
 template <class E>
 constexpr bool kIsTable = std::is_base_of_v<TableElement, E>;
+
+// What find() gives, known after the first call. A local static with a guard would bring symbols
+// of the exception support, which the linker shares between the files of all instruction sets.
+template <class T, class Find>
+inline const T* kept(std::atomic<const T*>& known, const Find& find) {
+    const T* found = known.load(std::memory_order_acquire);
+    if (found == nullptr) known.store(found = find(), std::memory_order_release);
+    return found;
+}
 
 // Scale formats: the sign bit is never set.
 struct Ue4m3 {
