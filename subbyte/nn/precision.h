@@ -35,9 +35,7 @@ public:
     void fix_layer(std::uint32_t layer, const std::string& recipe) {
         fix_layer(layer, std::array<std::string, 3>{recipe, recipe, recipe});
     }
-    void free_layer(std::uint32_t layer) {
-        fix_layer(layer, std::array<std::string, 3>{});
-    }
+    void free_layer(std::uint32_t layer) { fix_layer(layer, std::array<std::string, 3>{}); }
 
     // Puts a plan in force, with the slots that are fixed as they are (see apply_pins()). Error
     // kUsage for unknown recipes or layers; the old plan then stays.

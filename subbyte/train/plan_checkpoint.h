@@ -54,9 +54,10 @@ struct CheckpointOptions {
     std::int64_t batch_size = 8, seq_len = 256;
     std::int64_t measured_batches = 1;  // statistics are averaged over so many
     std::int64_t batches = 8;           // of an evaluation
-    // Globs of layers to measure and plan though they would keep their precision: the head, lm_head.
+    // Globs of layers to measure and plan though they would keep their precision: the head,
+    // lm_head.
     std::vector<std::string> include;
-    std::string evaluation_text;        // another text to evaluate on; empty: what follows
+    std::string evaluation_text;  // another text to evaluate on; empty: what follows
     std::uint64_t seed = 0;
 };
 
