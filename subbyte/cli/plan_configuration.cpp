@@ -127,7 +127,7 @@ train::Config configuration(const PlanArguments& a) {
         sets.push_back(fmt::format("precision.snip.profile=\"{}\"", a.profile));
     }
     if (a.given("--seed")) sets.push_back(fmt::format("run.seed={}", a.checkpoint.seed));
-    const train::Config config = train::load_config(a.what, sets).config;
+    train::Config config = train::load_config(a.what, sets).config;
     for (const char* option : {"--target", "--method", "--options", "--efficiency", "--seed"}) {
         if (config.precision.plan.empty() || !a.given(option)) continue;
         throw Error(ErrorCode::kUsage,

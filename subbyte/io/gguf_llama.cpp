@@ -164,7 +164,7 @@ std::vector<GgufParameter> gguf_llama_parameters(const GgufFile& file, const HfL
 }
 
 at::Tensor load_gguf_parameter(const GgufFile& file, const GgufParameter& parameter) {
-    const at::Tensor stored = file.load(parameter.gguf_name);
+    at::Tensor stored = file.load(parameter.gguf_name);
     if (parameter.heads == 0) return stored;
     // convert_hf_to_gguf.py: reshape(heads, 2, d/2, in).swapaxes(1, 2); this is its inverse.
     const std::int64_t rows = parameter.shape[0], columns = parameter.shape[1];

@@ -12,7 +12,7 @@ namespace subbyte::ops {
 
 at::Tensor checked_labels(const at::Tensor& labels, std::int64_t vocabulary, std::int64_t rows,
                           std::int64_t* count) {
-    const at::Tensor flat = labels.reshape({-1}).to(at::kLong).contiguous();
+    at::Tensor flat = labels.reshape({-1}).to(at::kLong).contiguous();
     if (flat.numel() != rows) {
         throw Error(ErrorCode::kUsage,
                     fmt::format("loss: {} labels for {} rows of logits", flat.numel(), rows));

@@ -114,7 +114,7 @@ QuantizedTensor quantize(const at::Tensor& x, const formats::QuantSpec& spec,
     if (is_bf16(spec) && !spec.stochastic() && x.is_contiguous()) {
         return {spec, x.size(0), x.size(1), x.detach().to(at::kBFloat16), {}, {}, {}};
     }
-    const QuantizedTensor q = room_for(spec, x.size(0), x.size(1));
+    QuantizedTensor q = room_for(spec, x.size(0), x.size(1));
     kernels::quantize(matrix(x), spec, noise, q.view());
     return q;
 }
@@ -126,8 +126,8 @@ QuantizedPair quantize_both(const at::Tensor& x, const QuantizedCopy& rows,
         return {quantize(x, rows.spec, rows.noise), quantize(x.t(), columns.spec, columns.noise)};
     }
     use_torch_threads();
-    const QuantizedPair pair{room_for(rows.spec, x.size(0), x.size(1)),
-                             room_for(columns.spec, x.size(1), x.size(0))};
+    QuantizedPair pair{room_for(rows.spec, x.size(0), x.size(1)),
+                       room_for(columns.spec, x.size(1), x.size(0))};
     kernels::quantize_both(matrix(x), {rows.spec, rows.noise, pair.rows.view()},
                            {columns.spec, columns.noise, pair.columns.view()});
     return pair;

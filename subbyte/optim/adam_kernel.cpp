@@ -147,7 +147,7 @@ void adam_update(const at::Tensor& weight, Moments& moments, const at::Tensor& g
 at::Tensor adam_jacobian(const Moments& moments, const at::Tensor& grad, const AdamStep& step) {
     ops::use_torch_threads();
     const at::Tensor g = grad.contiguous();
-    const at::Tensor out = at::empty(g.sizes(), at::kDouble);
+    at::Tensor out = at::empty(g.sizes(), at::kDouble);
     double* data = out.mutable_data_ptr<double>();
     if (g.scalar_type() == at::kDouble) {
         jacobian_tensor<double, double>(moments, g, step, data);

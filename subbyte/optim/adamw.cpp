@@ -42,7 +42,7 @@ void AdamW::update(std::size_t i, const at::Tensor& grad, double scale, std::int
 
 at::Tensor AdamW::preview(std::size_t i, const at::Tensor& grad) const {
     check_gradient(i, grad);
-    const at::Tensor weight = parameters_[i].value.detach().clone();
+    at::Tensor weight = parameters_[i].value.detach().clone();
     Moments moments = moments_copy(i);
     adam_update(weight, moments, grad, next_step(i));
     return weight;

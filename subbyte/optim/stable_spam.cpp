@@ -40,7 +40,7 @@ void clip_range(const G* grad, T* out, T limit, T largest, std::int64_t count) {
 // largest.
 at::Tensor clip_entries(const at::Tensor& grad, double limit, double largest) {
     const at::Tensor g = grad.contiguous();
-    const at::Tensor out = at::empty(g.sizes(), state_dtype(g));
+    at::Tensor out = at::empty(g.sizes(), state_dtype(g));
     const auto clip = [&]<typename G, typename T>(G, T) {
         const G* from = g.const_data_ptr<G>();
         T* to = out.mutable_data_ptr<T>();
@@ -153,7 +153,7 @@ void StableSpam::update(std::size_t i, const at::Tensor& grad, double scale, std
 at::Tensor StableSpam::preview(std::size_t i, const at::Tensor& grad) const {
     check_gradient(i, grad);
     const at::NoGradGuard no_grad;
-    const at::Tensor weight = parameters_[i].value.detach().clone();
+    at::Tensor weight = parameters_[i].value.detach().clone();
     State copy{states_[i].moments.clone(), states_[i].statistics};
     advance(i, copy, weight, grad, steps_ + 1);
     return weight;

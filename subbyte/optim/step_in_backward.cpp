@@ -52,7 +52,7 @@ void Optimizer::start_step_in_backward() {
         throw Error(ErrorCode::kUsage, "a step inside backward was started twice",
                     "finish the one before");
     }
-    in_backward_.emplace();
+    in_backward_ = InBackward{};
     in_backward_->squares.resize(parameters_.size());
     in_backward_->seen.resize(parameters_.size());
     for (std::size_t i = 0; i < parameters_.size(); ++i) {

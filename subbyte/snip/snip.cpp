@@ -362,7 +362,7 @@ void SNIP::load_state(const nlohmann::json& state) {
         std::optional<InFlight> in_flight;
         if (state.contains("in_flight")) {
             const nlohmann::json& saved = state.at("in_flight");
-            in_flight.emplace();
+            in_flight = InFlight{};
             in_flight->swap_step = saved.at("swap_step").get<std::int64_t>();
             SnipEvent& event = in_flight->event;
             event.measured_at = saved.at("measured_at").get<std::int64_t>();

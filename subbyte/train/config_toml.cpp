@@ -54,7 +54,7 @@ std::string repetition(std::string_view description) {
 
 // "an integer", "text", ...: the type in the middle of a sentence.
 std::string type_phrase(const Field& field) {
-    const std::string type = type_name(field);
+    std::string type = type_name(field);
     if (type.starts_with('t')) return type;  // text, true or false
     return (type.starts_with('i') ? "an " : "a ") + type;
 }

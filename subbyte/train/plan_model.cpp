@@ -170,7 +170,7 @@ ModelPlan plan_model(const Config& config, const ModelPlanOptions& options) {
     const auto add_cost = [&](const std::string& name, const plan::Plan& plan) {
         result.costs.push_back({name, plan::estimate_cost(plan, result.table, cost_options)});
     };
-    for (const std::string recipe : {"bf16", "fp8", "fp4"}) {
+    for (const char* const recipe : {"bf16", "fp8", "fp4"}) {
         add_cost(recipe, with_fixed(plan::uniform_plan(result.table, recipe), result.table));
     }
     add_cost("plan", result.plan);

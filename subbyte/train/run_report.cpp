@@ -22,7 +22,7 @@ std::string element_name(const formats::QuantSpec& spec) {
 std::string precision_text(const Config& config) {
     const Config::Precision& p = config.precision;
     const bool planned = p.recipe == "snip" && !p.freeze_plan;
-    const std::string given = p.plan.empty() ? "" : fmt::format("plan from {}", p.plan);
+    std::string given = p.plan.empty() ? "" : fmt::format("plan from {}", p.plan);
     if (!planned && !given.empty()) return given;
     if (p.recipe != "snip") return fmt::format("{} everywhere", p.recipe);
     if (!planned) return "the plan of the checkpoint, frozen (bf16 without one)";

@@ -12,9 +12,9 @@ namespace subbyte::kernels {
 namespace {
 
 constexpr std::int64_t kLanes = 16;
-typedef float Floats __attribute__((vector_size(64)));
-typedef std::uint32_t Words __attribute__((vector_size(64)));
-typedef std::uint16_t Halves __attribute__((vector_size(32)));
+using Floats __attribute__((vector_size(64))) = float;
+using Words __attribute__((vector_size(64))) = std::uint32_t;
+using Halves __attribute__((vector_size(32))) = std::uint16_t;
 
 inline Floats all(float x) { return Floats{} + x; }
 
@@ -36,7 +36,7 @@ inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
 inline void store(std::uint16_t* p, Floats v) {
     const Words bits = (Words)v;
     const Words rounded = bits + (0x7FFF + ((bits >> 16) & 1));
-    const Words kept = (Words)(v == v ? (Floats)rounded : (Floats)(bits | 0x400000));
+    const Words kept = (bits & 0x7FFFFFFF) > 0x7F800000 ? bits | 0x400000 : rounded;
     const Halves h = __builtin_convertvector(kept >> 16, Halves);
     std::memcpy(p, &h, sizeof h);
 }

@@ -197,12 +197,14 @@ void encode_row(const float* x, const RowSpan& span, const TileFactors& tiles,
             case Scaling::kMultiplyThreeQuarters:
                 encode.template operator()<Scaling::kMultiplyThreeQuarters>();
                 break;
-            case Scaling::kDivide: encode.template operator()<Scaling::kDivide>(); break;
             case Scaling::kDivideByReciprocal:
+                if constexpr (kRound < Round::kUp) {
+                    encode.template operator()<Scaling::kDivideByReciprocal>();
+                    break;
+                }
                 // Up and down see the smallest quotient, which the other way may lose.
-                encode.template operator()<(kRound >= Round::kUp ? Scaling::kDivide
-                                                                 : Scaling::kDivideByReciprocal)>();
-                break;
+                [[fallthrough]];
+            case Scaling::kDivide: encode.template operator()<Scaling::kDivide>(); break;
         }
     });
 }
