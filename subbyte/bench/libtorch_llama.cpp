@@ -46,7 +46,7 @@ LibtorchLlama::LibtorchLlama(const models::LlamaConfig& c, LibtorchPrecision pre
     sin_ = angle.sin().unsqueeze(1);
 }
 
-at::Tensor LibtorchLlama::parameter(std::vector<std::int64_t> shape) {
+at::Tensor LibtorchLlama::parameter(at::IntArrayRef shape) {
     at::Tensor w = shape.size() == 1 ? at::ones(shape) : at::randn(shape).mul_(0.02);
     if (precision_ == LibtorchPrecision::kBf16) w = w.to(at::kBFloat16);
     w.requires_grad_(true);

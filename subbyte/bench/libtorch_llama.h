@@ -33,7 +33,7 @@ private:
         at::Tensor norm1, q, k, v, o, norm2, gate, up, down;
     };
 
-    at::Tensor parameter(std::vector<std::int64_t> shape);
+    at::Tensor parameter(at::IntArrayRef shape);
     at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) const;
     at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const;
     at::Tensor rope(const at::Tensor& x) const;

@@ -8,6 +8,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
@@ -102,5 +103,12 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
     // A file beyond the limit of the process (ulimit -f, some quotas) is an error like a full disk.
     std::signal(SIGXFSZ, SIG_IGN);
-    return subbyte::cli::run(argc, argv);
+    try {
+        return subbyte::cli::run(argc, argv);
+    } catch (...) {
+        std::fputs(
+            "error: out of memory while reporting an error\n  hint: use a smaller model or batch\n",
+            stderr);
+        return 1;
+    }
 }

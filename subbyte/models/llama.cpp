@@ -105,14 +105,13 @@ public:
         norm_ = register_module("norm", nn::RmsNorm(c.hidden_size, c.norm_eps));
     }
 
-    at::Tensor forward(const at::Tensor& ids, bool recompute_blocks,
+    at::Tensor forward(const at::Tensor& ids, bool recompute,
                        const std::shared_ptr<nn::Precision>& precision) {
         at::Tensor h = embed_tokens(ids);
         for (llama_parts::Block& block : blocks_) {
-            h = recompute_blocks
-                    ? nn::recompute([block](const at::Tensor& x) mutable { return block(x); }, h,
-                                    precision)
-                    : block(h);
+            h = recompute ? nn::recompute([block](const at::Tensor& x) mutable { return block(x); },
+                                          h, precision)
+                          : block(h);
         }
         return norm_(h);
     }

@@ -119,8 +119,8 @@ QuantizedPair quantized_product(const at::Tensor& a, const at::Tensor& b, const 
 
 }  // namespace
 
-at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up, LinearLayer down,
-                      bool compact) {
+at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up,
+                      const LinearLayer& down, bool compact) {
     InputCache inputs;
     gate.context.inputs = up.context.inputs = &inputs;
     const auto fits = [](const LinearLayer& layer) {

@@ -12,7 +12,7 @@ namespace subbyte::ops {
 // the layers goes from the registers into the packed copies that their GEMMs read, and never to
 // memory as a whole. `compact` as in swiglu(). Falls back to the single ops when somebody observes
 // a layer or a recipe computes in FP32. Errors as linear().
-at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up, LinearLayer down,
-                      bool compact);
+at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up,
+                      const LinearLayer& down, bool compact);
 
 }  // namespace subbyte::ops

@@ -164,9 +164,11 @@ snip::Measurement PlannedCheckpoint::measure(const plan::Needs& needs, snip::Pro
     return measure(needs, probes, plan::uniform_plan(table(), "bf16"));
 }
 
-snip::Measurement PlannedCheckpoint::measure_around(plan::Plan plan, const plan::Needs& needs) {
-    for (auto& [layer, recipes] : plan.layers) recipes[1] = recipes[2] = "bf16";
-    return measure(options_.needs | needs, options_.probes, plan);
+snip::Measurement PlannedCheckpoint::measure_around(const plan::Plan& plan,
+                                                    const plan::Needs& needs) {
+    plan::Plan forward = plan;
+    for (auto& [layer, recipes] : forward.layers) recipes[1] = recipes[2] = "bf16";
+    return measure(options_.needs | needs, options_.probes, forward);
 }
 
 snip::Measurement PlannedCheckpoint::measure(const plan::Needs& needs, snip::Probes probes,

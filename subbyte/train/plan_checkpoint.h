@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -64,7 +65,9 @@ struct CheckpointOptions {
 // Divergences [layer][recipe] without any estimate: on all batches, and on two halves of them,
 // whose difference is what chance makes of it.
 struct BruteForce {
-    std::vector<std::vector<plan::Divergence>> all, halves[2];
+    using Divergences = std::vector<std::vector<plan::Divergence>>;
+    Divergences all;
+    std::array<Divergences, 2> halves;
     int passes = 0;
 };
 
@@ -88,7 +91,7 @@ public:
     snip::Measurement measure(const plan::Needs& needs, snip::Probes probes);
     // The same for the needs of an estimator too, the forward passes running under a plan:
     // gradients are those around it. Backward passes and probes run in BF16.
-    snip::Measurement measure_around(plan::Plan plan, const plan::Needs& needs);
+    snip::Measurement measure_around(const plan::Plan& plan, const plan::Needs& needs);
     std::size_t measured_batches() const { return measured_; }
 
     // Mean loss under a plan over the first batches of the evaluation text, or those that follow

@@ -73,7 +73,7 @@ TensorReport line_of(const std::string& name, const at::Tensor& tensor) {
 // Collects the lines of one spec and the sums that the line "total" is made of.
 class ReportWriter {
 public:
-    explicit ReportWriter(formats::QuantSpec spec) : spec_(std::move(spec)) {
+    explicit ReportWriter(const formats::QuantSpec& spec) : spec_(spec) {
         report_.total.name = "total";
     }
 
