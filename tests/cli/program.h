@@ -13,6 +13,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/temp_folder.h"
+
 namespace subbyte::testing {
 
 inline std::string read_file(const std::filesystem::path& path) {
@@ -33,13 +35,7 @@ struct Call {
 // Runs the built program in a folder of its own, as a user would type it in a shell.
 class Program : public ::testing::Test {
 protected:
-    Program() {
-        static int count = 0;
-        folder_ = std::filesystem::temp_directory_path() /
-                  ("subbyte_cli_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
-        std::filesystem::create_directories(folder_ / "work");
-    }
-    ~Program() override { std::filesystem::remove_all(folder_); }
+    Program() { std::filesystem::create_directories(folder_ / "work"); }
 
     // `arguments` as typed after "subbyte"; `before` stands in front of it, e.g. "VARIABLE=value".
     // Standard output goes to `sink` when one is named.
@@ -91,7 +87,7 @@ protected:
     }
 
 private:
-    std::filesystem::path folder_;
+    TempFolder folder_;
 };
 
 }  // namespace subbyte::testing

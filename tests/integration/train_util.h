@@ -19,6 +19,7 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/train/trainer.h"
+#include "tests/error_of.h"
 #include "tests/temp_folder.h"
 
 namespace subbyte::train {
@@ -153,18 +154,6 @@ inline void expect_same_checkpoint(const std::string& a, const std::string& b) {
         EXPECT_TRUE(left == read_file(b + "/" + name))
             << a << " and " << b << " differ in " << name;
     }
-}
-
-// Message and hint of the Error of kind `code` that `body` throws.
-inline std::string error_of(ErrorCode code, const std::function<void()>& body) {
-    try {
-        body();
-    } catch (const Error& error) {
-        EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << error.what();
-        return std::string(error.what()) + "\n" + error.hint();
-    }
-    ADD_FAILURE() << "no error";
-    return {};
 }
 
 }  // namespace subbyte::train

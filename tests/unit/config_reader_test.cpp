@@ -10,6 +10,8 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/train/config_presets.h"
+#include "tests/error_of.h"
+#include "tests/temp_folder.h"
 
 namespace subbyte::train {
 namespace {
@@ -24,37 +26,10 @@ Config read(const std::string& text, const Sets& sets = {}) {
 
 // The whole error text; fails the test when there is no error of kind kUsage.
 std::string mistakes(const std::string& text, const Sets& sets = {}) {
-    try {
-        parse_config(text, "run.toml", sets);
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::kUsage);
-        return std::string(error.what()) + "\n" + error.hint();
-    }
-    ADD_FAILURE() << "accepted: " << text;
-    return {};
+    return error_of(ErrorCode::kUsage, [&] { parse_config(text, "run.toml", sets); });
 }
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << "in: " << (text)
-
-// A folder that disappears with the test.
-class Folder {
-public:
-    Folder() {
-        static int count = 0;
-        path_ = std::filesystem::temp_directory_path() /
-                ("subbyte_config_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
-        std::filesystem::create_directories(path_);
-    }
-    ~Folder() { std::filesystem::remove_all(path_); }
-    std::string write(const std::string& name, const std::string& text) const {
-        std::ofstream(path_ / name, std::ios::binary) << text;
-        return (path_ / name).string();
-    }
-    std::string path(const std::string& name) const { return (path_ / name).string(); }
-
-private:
-    std::filesystem::path path_;
-};
 
 TEST(ConfigReader, KeyInAnotherSectionIsNamedWithItsPath) {
     const std::string text = mistakes(kModel + "[train]\nlr = 5e-5\n");
@@ -394,7 +369,7 @@ TEST(ConfigReader, MalformedSetIsRefused) {
 }
 
 TEST(ConfigReader, ExtendsLaysAFileOverItsBase) {
-    const Folder folder;
+    const TempFolder folder;
     folder.write("base.toml", kModel + "[optim]\nlr = 1e-3\neps = 1e-6\n[train]\nsteps = 7\n");
     const std::string file =
         folder.write("run.toml", "extends = \"base.toml\"\n[optim]\nlr = 2e-3\n");
@@ -403,15 +378,15 @@ TEST(ConfigReader, ExtendsLaysAFileOverItsBase) {
     EXPECT_EQ(loaded.config.optim.lr, 2e-3);
     EXPECT_EQ(loaded.config.optim.eps, 1e-6);
     EXPECT_EQ(loaded.config.train.steps, 9);
-    EXPECT_EQ(loaded.origin("optim.eps").text(), folder.path("base.toml") + ":5");
+    EXPECT_EQ(loaded.origin("optim.eps").text(), (folder / "base.toml").string() + ":5");
     EXPECT_EQ(loaded.origin("optim.lr").text(), file + ":3");
-    EXPECT_EQ(loaded.files, (std::vector<std::string>{folder.path("base.toml"), file}));
+    EXPECT_EQ(loaded.files, (std::vector<std::string>{(folder / "base.toml").string(), file}));
     EXPECT_EQ(loaded.config.run.name, "run");
     EXPECT_EQ(loaded.config.run.dir, "runs/run");
 }
 
 TEST(ConfigReader, MistakesOfTheBaseNameTheBase) {
-    const Folder folder;
+    const TempFolder folder;
     folder.write("base.toml", kModel + "[train]\nlr = 1e-3\n");
     const std::string file = folder.write("run.toml", "extends = \"base.toml\"\n[optim]\nlr = 0\n");
     try {
@@ -425,7 +400,7 @@ TEST(ConfigReader, MistakesOfTheBaseNameTheBase) {
 }
 
 TEST(ConfigReader, CirclesOfExtendsAreFound) {
-    const Folder folder;
+    const TempFolder folder;
     const std::string file = folder.write("a.toml", "extends = \"b.toml\"\n" + kModel);
     folder.write("b.toml", "extends = \"a.toml\"\n");
     try {
@@ -460,8 +435,8 @@ TEST(ConfigReader, EveryPresetIsValid) {
 }
 
 TEST(ConfigReader, UnreadableFileIsADataError) {
-    const Folder folder;
-    for (const std::string& path : {folder.path("missing.toml"), folder.path("")}) {
+    const TempFolder folder;
+    for (const std::string& path : {(folder / "missing.toml").string(), (folder / "").string()}) {
         try {
             load_config(path);
             FAIL() << path;

@@ -19,13 +19,11 @@ using std::string_literals::operator""s;
 class Tokenizers : public testing::Test {
 protected:
     static void SetUpTestSuite() {
-        const auto path = std::filesystem::temp_directory_path() /
-                          ("subbyte-tokenizer-" + std::to_string(::getpid()) + ".txt");
-        std::ofstream(path, std::ios::binary)
-            << sample_text(400) << "na\xC3\xAFve caf\xC3\xA9\n    indented  twice\n";
+        const Folder folder;
+        const auto path = folder.write(
+            "text.txt", sample_text(400) + "na\xC3\xAFve caf\xC3\xA9\n    indented  twice\n");
         trained_ = train_sentencepiece({{path}}, {.vocab_size = 500});
         again_ = train_sentencepiece({{path}}, {.vocab_size = 500});
-        std::filesystem::remove(path);
     }
     static void TearDownTestSuite() { trained_ = again_ = nullptr; }
 

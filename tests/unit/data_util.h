@@ -16,47 +16,21 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/core/log.h"
+#include "tests/temp_folder.h"
 
 namespace subbyte::data {
 
-// An empty folder of the running test, removed when the test ends.
-class Folder {
+// With a look at what is in it.
+class Folder : public TempFolder {
 public:
-    Folder() {
-        const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-        path_ = std::filesystem::temp_directory_path() /
-                (std::string("subbyte-") + test->test_suite_name() + "-" + test->name() + "-" +
-                 std::to_string(::getpid()));
-        std::filesystem::remove_all(path_);
-        std::filesystem::create_directories(path_);
-    }
-    ~Folder() { std::filesystem::remove_all(path_); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-
-    std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-    const std::filesystem::path& path() const { return path_; }
-
-    std::filesystem::path write(const std::string& name, std::string_view content) const {
-        std::ofstream(path_ / name, std::ios::binary) << content;
-        return path_ / name;
-    }
-    std::string read(const std::string& name) const {
-        std::stringstream content;
-        content << std::ifstream(path_ / name, std::ios::binary).rdbuf();
-        return content.str();
-    }
-    std::vector<std::string> names() const {  // of all files and folders in it, sorted
+    std::vector<std::string> names() const {  // of all files and folders, sorted
         std::vector<std::string> names;
-        for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+        for (const auto& entry : std::filesystem::directory_iterator(path())) {
             names.push_back(entry.path().filename().string());
         }
         std::sort(names.begin(), names.end());
         return names;
     }
-
-private:
-    std::filesystem::path path_;
 };
 
 // Catches what the library logs while it lives.

@@ -11,6 +11,7 @@
 
 #include "plan_tables.h"
 #include "subbyte/core/error.h"
+#include "tests/error_of.h"
 
 namespace subbyte::plan {
 namespace {
@@ -317,13 +318,8 @@ TEST(Divergence, NonFiniteNumbersAreNamed) {
     const auto complaint = [](const std::function<void(ModelStatistics&)>& spoil, ErrorCode code) {
         ModelStatistics statistics = two_layers();
         spoil(statistics);
-        try {
-            estimate_divergence(statistics, {"fp4"}, LossEstimator::kNormOnly);
-        } catch (const Error& error) {
-            EXPECT_EQ(error.code(), code) << error.what();
-            return std::string(error.what());
-        }
-        return std::string("accepted");
+        return refusal(code,
+                       [&] { estimate_divergence(statistics, {"fp4"}, LossEstimator::kNormOnly); });
     };
     using S = ModelStatistics;
     const auto named = [&](const std::function<void(S&)>& spoil) {

@@ -13,6 +13,7 @@
 #include "subbyte/plan/divergence.h"
 #include "subbyte/plan/estimator_score.h"
 #include "subbyte/plan/statistics_check.h"
+#include "tests/error_of.h"
 
 namespace subbyte::plan {
 namespace {
@@ -175,23 +176,13 @@ TEST(StatisticsAverage, SquaresAndMeans) {
     EXPECT_THROW(average({}), Error);
 }
 
-std::string message_of(const std::function<void()>& action, ErrorCode code) {
-    try {
-        action();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), code) << error.what();
-        return error.what();
-    }
-    return "accepted";
-}
-
 // What went wrong first is named: forward from the first layer, backward from the last.
 TEST(StatisticsCheck, FirstNonFiniteNumberOfTheStepIsNamed) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const ModelStatistics good = random_statistics(llama_table(1, 64, 172, 16), 1);
     check_statistics(good);
     const auto complaint = [](const ModelStatistics& s) {
-        return message_of([&] { check_statistics(s); }, ErrorCode::kDiverged);
+        return refusal(ErrorCode::kDiverged, [&] { check_statistics(s); });
     };
     ModelStatistics s = good;
     for (std::size_t l = 2; l < s.layers.size(); ++l) s.layers[l].y = nan;
@@ -212,8 +203,8 @@ TEST(StatisticsCheck, FirstNonFiniteNumberOfTheStepIsNamed) {
 TEST(StatisticsCheck, AnotherModelIsNamedByItsFirstDifference) {
     const LayerTable table = llama_table(2, 64, 172, 16);
     const auto difference = [&](const LayerTable& measured) {
-        return message_of([&] { check_same_model(random_statistics(measured, 1), table); },
-                          ErrorCode::kData);
+        return refusal(ErrorCode::kData,
+                       [&] { check_same_model(random_statistics(measured, 1), table); });
     };
     EXPECT_EQ(difference(table), "accepted");
     EXPECT_NE(difference(llama_table(2, 64, 160, 16)).find("mlp.gate_proj' of 160 x 64"),

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "subbyte/core/error.h"
+#include "tests/temp_folder.h"
 
 namespace subbyte::train {
 namespace {
@@ -20,9 +21,6 @@ using nlohmann::json;
 class InspectRun : public ::testing::Test {
 protected:
     InspectRun() {
-        static int count = 0;
-        folder_ = fs::temp_directory_path() /
-                  ("subbyte_inspect_" + std::to_string(::getpid()) + "_" + std::to_string(count++));
         fs::create_directories(folder_ / "plans");
         add({{"type", "run"},
              {"model", "llama-9m"},
@@ -32,7 +30,6 @@ protected:
              {"layers", 15},
              {"total_steps", 10}});
     }
-    ~InspectRun() override { fs::remove_all(folder_); }
 
     void add(const json& record) { log_ += record.dump() + "\n"; }
     void add_step(int step, double seconds, double tokens, json loss = 4.0) {
@@ -59,15 +56,13 @@ protected:
              {"wait_seconds", seconds},
              {"solve_seconds", 5 * seconds}});
     }
-    void write(const std::string& name, const std::string& text) {
-        std::ofstream(folder_ / name, std::ios::binary) << text;
-    }
+    void write(const std::string& name, const std::string& text) { folder_.write(name, text); }
     RunView read() {
         write("log.jsonl", log_);
-        return read_run(folder_.string());
+        return read_run(folder_.path().string());
     }
 
-    fs::path folder_;
+    TempFolder folder_;
     std::string log_;
 };
 
@@ -155,7 +150,7 @@ TEST_F(InspectRun, DamagedFilesAreErrorsWithTheirPlace) {
         return std::string("no error");
     };
     EXPECT_THROW(read_run((folder_ / "nowhere").string()), Error);
-    EXPECT_THROW(read_run(folder_.string()), Error);  // no log
+    EXPECT_THROW(read_run(folder_.path().string()), Error);  // no log
     add({{"type", "step"}, {"step", 1}});
     EXPECT_NE(message().find("line 2"), std::string::npos) << message();
 }

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "subbyte/core/error.h"
+#include "tests/error_of.h"
 #include "tests/temp_folder.h"
 
 namespace subbyte::io {
@@ -34,18 +35,6 @@ inline std::string read_bytes(const std::filesystem::path& path) {
 
 inline std::size_t count_entries(const std::filesystem::path& folder) {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
-}
-
-// The message of the Error of kind `code` that `body` throws; "" and a failure without one.
-inline std::string error_of(ErrorCode code, const std::function<void()>& body) {
-    try {
-        body();
-    } catch (const Error& error) {
-        EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << error.what();
-        return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return {};
 }
 
 // While it lives, no file can grow beyond `bytes`: a full disk without being root.

@@ -11,6 +11,7 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/plan/plan_task.h"
+#include "tests/error_of.h"
 #include "tests/unit/plan_tables.h"
 
 namespace subbyte::plan {
@@ -177,13 +178,7 @@ TEST(Granularity, CouplingsThatMeanNothingAreRefused) {
         PlannerOptions options = gemm_options(0.5);
         options.granularity = granularity;
         options.coupled = std::move(coupled);
-        try {
-            make_task(table, options);
-        } catch (const Error& error) {
-            EXPECT_EQ(error.code(), ErrorCode::kUsage);
-            return error.what() + std::string(" | ") + error.hint();
-        }
-        return std::string("accepted");
+        return refusal(ErrorCode::kUsage, [&] { make_task(table, options); });
     };
     const auto has = [](const std::string& text, const std::string& part) {
         return text.find(part) != std::string::npos;

@@ -13,6 +13,7 @@
 #include "subbyte/core/error.h"
 #include "subbyte/plan/baselines.h"
 #include "subbyte/plan/plan_damage.h"
+#include "tests/error_of.h"
 
 namespace subbyte::plan {
 namespace {
@@ -412,13 +413,7 @@ TEST(Planner, BadOptionsAreRefused) {
     const auto refused = [&](const std::function<void(PlannerOptions&)>& spoil) {
         PlannerOptions options = options_for("snip", 0.5);
         spoil(options);
-        try {
-            make_plan(table, statistics, options);
-        } catch (const Error& error) {
-            EXPECT_EQ(error.code(), ErrorCode::kUsage);
-            return error.what() + std::string(" | ") + error.hint();
-        }
-        return std::string("accepted");
+        return refusal(ErrorCode::kUsage, [&] { make_plan(table, statistics, options); });
     };
     const auto has = [](const std::string& text, const std::string& part) {
         return text.find(part) != std::string::npos;

@@ -11,6 +11,7 @@
 #include "subbyte/plan/cost_model.h"
 #include "subbyte/plan/measured_times.h"
 #include "subbyte/plan/planner.h"
+#include "tests/error_of.h"
 #include "tests/unit/plan_tables.h"
 
 namespace subbyte::plan {
@@ -204,13 +205,7 @@ TEST(Seconds, WhatIsMissingIsAnError) {
     LayerTable table = two_sizes();
     const auto message = [&](PlannerOptions options) {
         options.method = "layer-type";
-        try {
-            make_plan(table, {}, options);
-        } catch (const Error& error) {
-            EXPECT_EQ(error.code(), ErrorCode::kUsage);
-            return std::string(error.what());
-        }
-        return std::string("accepted");
+        return error_of(ErrorCode::kUsage, [&] { make_plan(table, {}, options); });
     };
     PlannerOptions options = seconds_options(0.5);
     options.recipes = {"int8", "fp4"};

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "subbyte/core/error.h"
+#include "tests/error_of.h"
 
 namespace subbyte::plan {
 namespace {
@@ -63,17 +64,6 @@ void expect_consistent(const SelectionProblem& problem, const Selection& selecti
     if (selection.status == SelectionStatus::kOptimal) {
         EXPECT_EQ(selection.gap, 0);
     }
-}
-
-std::string error_of(const std::function<void()>& action, ErrorCode code) {
-    try {
-        action();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), code) << error.what();
-        return error.what();
-    }
-    ADD_FAILURE() << "no error";
-    return {};
 }
 
 // 560 layers in 4 stages with random costs, as of a 70B model with `options` precisions.
@@ -140,11 +130,9 @@ TEST(Selection, NegativeCostIsTakenWithoutNeed) {
 }
 
 TEST(Selection, NanIsRefusedByName) {
-    const auto message = error_of(
-        [] {
-            solve_selection(three_layers(0, {0.9, kNan, 0.4}));
-        },
-        ErrorCode::kUsage);
+    const auto message = error_of(ErrorCode::kUsage, [] {
+        solve_selection(three_layers(0, {0.9, kNan, 0.4}));
+    });
     EXPECT_NE(message.find("layer 1"), std::string::npos) << message;
     EXPECT_NE(message.find("nan"), std::string::npos) << message;
 }
@@ -163,7 +151,7 @@ TEST(Selection, MalformedProblemsAreRefusedByName) {
     const auto refused = [](const std::function<void(SelectionProblem&)>& spoil) {
         SelectionProblem problem = three_layers(0.5);
         spoil(problem);
-        return error_of([&] { solve_selection(problem); }, ErrorCode::kUsage);
+        return error_of(ErrorCode::kUsage, [&] { solve_selection(problem); });
     };
     using Problem = SelectionProblem;
     EXPECT_NE(refused([](Problem& p) { p.items[2].cost = {}; }).find("layer 2"), std::string::npos);
@@ -183,10 +171,10 @@ TEST(Selection, MalformedProblemsAreRefusedByName) {
               }).find("layer 1"),
               std::string::npos);
     EXPECT_NE(refused([](Problem& p) { p.target[0] = kNan; }).find("group 0"), std::string::npos);
-    error_of([] { solve_selection(three_layers(0.5), {.seconds = 0, .gap = 0}); },
-             ErrorCode::kUsage);
-    error_of([] { solve_selection(three_layers(0.5), {.seconds = 1, .gap = -1}); },
-             ErrorCode::kUsage);
+    error_of(ErrorCode::kUsage,
+             [] { solve_selection(three_layers(0.5), {.seconds = 0, .gap = 0}); });
+    error_of(ErrorCode::kUsage,
+             [] { solve_selection(three_layers(0.5), {.seconds = 1, .gap = -1}); });
 }
 
 TEST(Selection, NothingToChooseIsOptimal) {
@@ -286,7 +274,7 @@ TEST(Selection, ToleranceOfTheSolverIsNotOurs) {
 }
 
 TEST(Selection, EnumerationRefusesWhatIsTooLarge) {
-    error_of([] { enumerate_selection(large_problem(1, 2)); }, ErrorCode::kUsage);
+    error_of(ErrorCode::kUsage, [] { enumerate_selection(large_problem(1, 2)); });
 }
 
 TEST(Selection, LargeProblemsAreSolvedToTheOptimum) {

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "subbyte/core/error.h"
+#include "tests/error_of.h"
 #include "tests/unit/plan_tables.h"
 
 namespace subbyte::snip {
@@ -33,17 +34,6 @@ LayerTable four_layers() {
 std::string slots_of(const Plan& plan, const std::string& layer) {
     return plan.recipe(layer, Slot::kFprop) + "/" + plan.recipe(layer, Slot::kDgrad) + "/" +
            plan.recipe(layer, Slot::kWgrad);
-}
-
-std::string error_of(const std::function<void()>& body) {
-    try {
-        body();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::kUsage);
-        EXPECT_FALSE(error.hint().empty());
-        return error.what();
-    }
-    return "accepted";
 }
 
 TEST(PrecisionLadder, StepsThroughWhatTheRunKnows) {
@@ -102,8 +92,10 @@ TEST(NoiseGuard, IsSilentWhenOffWithoutNoiseAndAtTheTop) {
     NoiseGuard off(0, 0.5), on(1.732, 0.5);
     EXPECT_TRUE(off.observe({{"a", 1, 10}}, plan, ladder).empty());
     EXPECT_TRUE(on.observe({{"a", 1, 0}, {"b", 1, 10}}, plan, ladder).empty());
-    EXPECT_NE(error_of([] { NoiseGuard(-1, 0.5); }).find("ratio -1"), std::string::npos);
-    EXPECT_NE(error_of([] { NoiseGuard(1, 1.0); }).find("decay 1"), std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, [] { NoiseGuard(-1, 0.5); }).find("ratio -1"),
+              std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, [] { NoiseGuard(1, 1.0); }).find("decay 1"),
+              std::string::npos);
 }
 
 TEST(SpikeDetector, FindsWhatLiesAboveMeanPlusDeviations) {
@@ -223,10 +215,14 @@ TEST(SpikeGuard, SaysWhenThereIsNothingToPromoteAndRefusesBadOptions) {
     ASSERT_EQ(events.size(), 1u);
     EXPECT_EQ(events[0].action, "none");
     EXPECT_FALSE(guard.wants_roll_back());
-    EXPECT_NE(error_of([] { SpikeGuard({.sigma = -1}); }).find("sigma -1"), std::string::npos);
-    EXPECT_NE(error_of([] { SpikeGuard({.hold = 0}); }).find("hold 0"), std::string::npos);
-    EXPECT_NE(error_of([] { SpikeGuard({.share = 0}); }).find("share 0"), std::string::npos);
-    EXPECT_NE(error_of([] { SpikeGuard({.share = 1.5}); }).find("share 1.5"), std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, [] { SpikeGuard({.sigma = -1}); }).find("sigma -1"),
+              std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, [] { SpikeGuard({.hold = 0}); }).find("hold 0"),
+              std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, [] { SpikeGuard({.share = 0}); }).find("share 0"),
+              std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, [] { SpikeGuard({.share = 1.5}); }).find("share 1.5"),
+              std::string::npos);
 }
 
 TEST(LossAdjuster, MovesTheTargetByTheProgressOfTheLoss) {
@@ -262,11 +258,14 @@ TEST(LossAdjuster, MovesTheTargetByTheProgressOfTheLoss) {
     LossAdjuster off({});
     for (int i = 0; i < 300; ++i) EXPECT_TRUE(off.end_step(1.0).empty());
     EXPECT_EQ(off.adjusted(0.5, 0.3), 0.5);
-    EXPECT_NE(error_of([] { LossAdjuster({.step = 2}); }).find("step 2"), std::string::npos);
-    EXPECT_NE(error_of([] { LossAdjuster({.window = 0}); }).find("window 0"), std::string::npos);
-    EXPECT_NE(error_of([] { LossAdjuster({.progress = 1}); }).find("progress 1"),
+    EXPECT_NE(error_of(ErrorCode::kUsage, [] { LossAdjuster({.step = 2}); }).find("step 2"),
               std::string::npos);
-    EXPECT_NE(error_of([] { LossAdjuster({.range = -1}); }).find("range -1"), std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, [] { LossAdjuster({.window = 0}); }).find("window 0"),
+              std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, [] { LossAdjuster({.progress = 1}); }).find("progress 1"),
+              std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, [] { LossAdjuster({.range = -1}); }).find("range -1"),
+              std::string::npos);
 }
 
 TEST(PrecisionRamp, LetsTheLayersFollowThePlanOneByOne) {
@@ -345,10 +344,10 @@ TEST(Control, TellsWhenRampAndTailChangeAndSavesWhatItTold) {
     EXPECT_EQ(events[10].control, "tail");
     EXPECT_EQ(events[10].step, 93);
     options.tail_steps = 101;
-    EXPECT_NE(error_of(make).find("tail_steps 101 of 100"), std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, make).find("tail_steps 101 of 100"), std::string::npos);
     options.tail_steps = 0;
     options.ramp_steps = -1;
-    EXPECT_NE(error_of(make).find("ramp_steps -1"), std::string::npos);
+    EXPECT_NE(error_of(ErrorCode::kUsage, make).find("ramp_steps -1"), std::string::npos);
 }
 
 }  // namespace

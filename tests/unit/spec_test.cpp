@@ -9,6 +9,7 @@
 
 #include "subbyte/core/error.h"
 #include "subbyte/core/philox.h"
+#include "tests/error_of.h"
 
 namespace subbyte::formats {
 namespace {
@@ -186,12 +187,7 @@ TEST(Spec, ErrorsPointAtTheFirstWrongCharacter) {
 
 TEST(Spec, ErrorsSayWhatWouldDo) {
     const auto message = [](const char* text) {
-        try {
-            parse_spec(text);
-        } catch (const Error& error) {
-            return std::string(error.what()) + "\n" + error.hint();
-        }
-        return std::string("accepted");
+        return error_of(ErrorCode::kUsage, [&] { parse_spec(text); });
     };
     EXPECT_EQ(message("e4m3:1x16:ue4m3/floor"),
               "bad format spec 'e4m3:1x16:ue4m3/floor', character 17: expected a rule of ue4m3 "

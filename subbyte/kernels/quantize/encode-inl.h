@@ -180,33 +180,46 @@ inline void encode_tile(const float* x, std::int64_t count, const TileFactors& t
     }
 }
 
-template <class E, Round kRound>
-void encode_row(const float* x, const RowSpan& span, const TileFactors& tiles,
-                const std::uint16_t* noise, std::uint8_t* codes) {
+// Calls encode.operator()<Scaling>(tile, begin, end) for each tile of the span; tiles of zeros get
+// code 0.
+template <bool kReciprocal, class Encode>
+void encode_tiles(const RowSpan& span, const TileFactors& tiles, std::uint8_t* codes,
+                  const Encode& encode) {
     for_tiles(span, [&](std::int64_t tile, std::int64_t begin, std::int64_t end) {
-        const auto encode = [&]<Scaling kScaling>() {
-            encode_tile<E, kRound, kScaling>(x + begin, end - begin, tiles, tile,
-                                             noise_bits(kRound) > 0 ? noise + begin : nullptr,
-                                             codes + begin);
-        };
         switch (tiles.scaling[tile]) {
             case Scaling::kZero:
                 std::memset(codes + begin, 0, static_cast<std::size_t>(end - begin));
                 break;
-            case Scaling::kMultiply: encode.template operator()<Scaling::kMultiply>(); break;
+            case Scaling::kMultiply:
+                encode.template operator()<Scaling::kMultiply>(tile, begin, end);
+                break;
             case Scaling::kMultiplyThreeQuarters:
-                encode.template operator()<Scaling::kMultiplyThreeQuarters>();
+                encode.template operator()<Scaling::kMultiplyThreeQuarters>(tile, begin, end);
                 break;
             case Scaling::kDivideByReciprocal:
-                if constexpr (kRound < Round::kUp) {
-                    encode.template operator()<Scaling::kDivideByReciprocal>();
+                if constexpr (kReciprocal) {
+                    encode.template operator()<Scaling::kDivideByReciprocal>(tile, begin, end);
                     break;
                 }
-                // Up and down see the smallest quotient, which the other way may lose.
                 [[fallthrough]];
-            case Scaling::kDivide: encode.template operator()<Scaling::kDivide>(); break;
+            case Scaling::kDivide:
+                encode.template operator()<Scaling::kDivide>(tile, begin, end);
+                break;
         }
     });
+}
+
+template <class E, Round kRound>
+void encode_row(const float* x, const RowSpan& span, const TileFactors& tiles,
+                const std::uint16_t* noise, std::uint8_t* codes) {
+    // Up and down see the smallest quotient, which multiplying by the reciprocal may lose.
+    encode_tiles<(kRound < Round::kUp)>(
+        span, tiles, codes,
+        [&]<Scaling kScaling>(std::int64_t tile, std::int64_t begin, std::int64_t end) {
+            encode_tile<E, kRound, kScaling>(x + begin, end - begin, tiles, tile,
+                                             noise_bits(kRound) > 0 ? noise + begin : nullptr,
+                                             codes + begin);
+        });
 }
 
 // Codes of elements that are tables, in any of these roundings but the stochastic ones.
@@ -238,26 +251,13 @@ void encode_tile_by_cells(const CodeCells& cells, const float* x, std::int64_t c
 
 void encode_row_by_cells(const CodeCells& cells, const float* x, const RowSpan& span,
                          const TileFactors& tiles, std::uint8_t* codes) {
-    for_tiles(span, [&](std::int64_t tile, std::int64_t begin, std::int64_t end) {
-        const auto encode = [&]<Scaling kScaling>() {
+    // The same cells serve the roundings up and down.
+    encode_tiles<false>(
+        span, tiles, codes,
+        [&]<Scaling kScaling>(std::int64_t tile, std::int64_t begin, std::int64_t end) {
             encode_tile_by_cells<kScaling>(cells, x + begin, end - begin, tiles, tile,
                                            codes + begin);
-        };
-        switch (tiles.scaling[tile]) {
-            case Scaling::kZero:
-                std::memset(codes + begin, 0, static_cast<std::size_t>(end - begin));
-                break;
-            case Scaling::kMultiply: encode.template operator()<Scaling::kMultiply>(); break;
-            case Scaling::kMultiplyThreeQuarters:
-                encode.template operator()<Scaling::kMultiplyThreeQuarters>();
-                break;
-            // Rounding up and down sees the smallest quotient, which the other way may lose.
-            case Scaling::kDivide:
-            case Scaling::kDivideByReciprocal:
-                encode.template operator()<Scaling::kDivide>();
-                break;
-        }
-    });
+        });
 }
 
 template <class E, Round kRound>

@@ -69,7 +69,7 @@ struct Int4 {
                                           -8.0f, -7.0f, -6.0f, -5.0f, -4.0f, -3.0f, -2.0f, -1.0f};
 };
 
-// Logarithms and tables of values: cells.h finds their codes.
+// Logarithms and tables of values: code_cells.h finds their codes.
 struct TableElement {
     static constexpr bool kInteger = false;
 };
