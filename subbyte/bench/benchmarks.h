@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "subbyte/ops/kept_activation.h"
 #include "subbyte/plan/machine_profile.h"
 
 namespace subbyte::bench {
@@ -57,8 +59,9 @@ nlohmann::json bench_quantize(const std::string& spec, std::int64_t rows, std::i
 // that of our last step.
 struct StepShape {
     std::int64_t batch = 8, tokens = 256;
-    bool recompute = false;    // ours computes each block again in backward
-    bool in_backward = false;  // ours updates each weight inside backward
+    bool recompute = false;                  // ours computes each block again in backward
+    bool in_backward = false;                // ours updates each weight inside backward
+    std::optional<ops::Keep> activations{};  // what ours keeps between layers; as the recipe
 };
 nlohmann::json bench_step(const std::string& recipe, const std::string& head,
                           const std::string& preset, const StepShape& shape, bool alone,

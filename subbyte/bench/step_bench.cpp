@@ -24,6 +24,7 @@ public:
         model_->recompute_blocks = shape.recompute;
         nn::initialize(*model_, 1);
         precision_ = nn::attach_precision(*model_, {"lm_head"}, head);
+        precision_->kept = shape.activations;
         precision_->set_plan(plan::uniform_plan(precision_->table(), recipe));
         optimizer_ = std::make_unique<optim::AdamW>(
             optim::parameters_of(*model_),

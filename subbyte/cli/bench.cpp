@@ -21,7 +21,8 @@ namespace subbyte::cli {
 namespace {
 
 struct BenchArguments {
-    std::string spec = "fp4", b_spec, recipe = "fp4", head = "bf16", model = "llama-9m";
+    std::string spec = "fp4", b_spec, recipe = "fp4", head = "bf16", model = "llama-9m",
+                activations = "auto";
     std::vector<std::int64_t> shape;
     std::int64_t batch = 8, tokens = 256;
     bench::Effort effort;
@@ -109,12 +110,16 @@ void add_bench(CLI::App& program) {
     step->add_option("--batch", a->batch, "Sequences")->capture_default_str();
     step->add_option("--seq", a->tokens, "Tokens per sequence")->capture_default_str();
     step->add_flag("--recompute", a->recompute, "Ours computes each block again in backward");
+    step->add_option("--activations", a->activations, "What ours keeps between layers")
+        ->capture_default_str()
+        ->check(CLI::IsMember(ops::keep_names()));
     step->add_flag("--in-backward", a->in_backward, "Ours updates each weight inside backward");
     step->add_flag("--alone", a->alone, "Without LibTorch's models: shows our peak memory");
     step->callback([a] {
         show(*a, bench::bench_step(a->recipe, a->head, a->model,
-                                   {a->batch, a->tokens, a->recompute, a->in_backward}, a->alone,
-                                   a->effort));
+                                   {a->batch, a->tokens, a->recompute, a->in_backward,
+                                    ops::keep_of(a->activations)},
+                                   a->alone, a->effort));
     });
 }
 

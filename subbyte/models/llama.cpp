@@ -59,8 +59,9 @@ public:
 
     at::Tensor forward(const at::Tensor& x) {
         return ops::swiglu_mlp(x, as_part(gate_proj_, x), as_part(up_proj_, x),
-                               as_part(down_proj_, x), down_proj_->compact());
+                               as_part(down_proj_, x), keep());
     }
+    ops::Keep keep() const { return down_proj_->keep(); }
 
 private:
     nn::Linear gate_proj_{nullptr}, up_proj_{nullptr}, down_proj_{nullptr};
@@ -79,8 +80,9 @@ public:
     }
 
     at::Tensor forward(const at::Tensor& x) {
-        const ops::NormedSum in = input_layernorm_->add(x);
-        const ops::NormedSum middle = post_attention_layernorm_->add(in.sum, self_attn_(in.normed));
+        const ops::NormedSum in = input_layernorm_->add(x, {}, mlp_->keep());
+        const ops::NormedSum middle =
+            post_attention_layernorm_->add(in.sum, self_attn_(in.normed), mlp_->keep());
         return middle.sum + mlp_(middle.normed);
     }
 

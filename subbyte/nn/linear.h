@@ -34,8 +34,10 @@ public:
     // Whether somebody looks at this layer's tensors. Layers that no plan changes are left alone.
     bool observed() const;
 
-    // Whether activations may be kept for backward in BF16: not in a model that computes in FP32.
-    bool compact() const { return precision_ && precision_->plan().fallback != "fp32"; }
+    // Whether attention may compute in BF16: not in a model that computes in FP32.
+    bool compact() const { return precision_ && precision_->compact(); }
+    // What the ops around the layer keep of their inputs for backward.
+    ops::Keep keep() const { return precision_ ? precision_->keep() : ops::Keep::kFp32; }
 
     // Connects the layer to the precision table of its model as layer number `layer`.
     void attach(std::shared_ptr<Precision> precision, std::uint32_t layer);

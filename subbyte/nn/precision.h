@@ -5,10 +5,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "subbyte/ops/kept_activation.h"
 #include "subbyte/ops/linear_observer.h"
 #include "subbyte/plan/layer_table.h"
 #include "subbyte/plan/plan.h"
@@ -44,6 +46,14 @@ public:
     std::shared_ptr<const plan::Recipe> recipe(std::uint32_t layer) const {
         return recipes_[layer];
     }
+
+    // Whether anything is computed below FP32.
+    bool compact() const { return plan_.fallback != "fp32"; }
+    // What the ops between the linear layers keep for backward.
+    ops::Keep keep() const {
+        return kept.value_or(compact() ? ops::Keep::kBf16 : ops::Keep::kFp32);
+    }
+    std::optional<ops::Keep> kept;  // set: whatever the plan is
 
     // Noise address parts of the step that is being computed.
     std::uint64_t seed = 0;

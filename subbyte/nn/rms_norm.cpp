@@ -12,8 +12,8 @@ RmsNormImpl::RmsNormImpl(std::int64_t size, double eps) : eps_(eps) {
 
 at::Tensor RmsNormImpl::forward(const at::Tensor& x) { return ops::rms_norm(x, weight, eps_); }
 
-ops::NormedSum RmsNormImpl::add(const at::Tensor& x, const at::Tensor& y) {
-    return ops::add_rms_norm(x, y, weight, eps_);
+ops::NormedSum RmsNormImpl::add(const at::Tensor& x, const at::Tensor& y, ops::Keep keep) {
+    return ops::add_rms_norm(x, y, weight, eps_, keep);
 }
 
 }  // namespace subbyte::nn

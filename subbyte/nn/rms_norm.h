@@ -15,7 +15,7 @@ public:
     RmsNormImpl(std::int64_t size, double eps);
     at::Tensor forward(const at::Tensor& x);  // [..., size] -> same
     // The residual stream x + y (y may be undefined) and the norm of it.
-    ops::NormedSum add(const at::Tensor& x, const at::Tensor& y = {});
+    ops::NormedSum add(const at::Tensor& x, const at::Tensor& y, ops::Keep keep);
     at::Tensor weight;
 
 private:

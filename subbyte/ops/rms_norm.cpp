@@ -22,13 +22,14 @@ std::int64_t rows_of(const at::Tensor& x) { return x.size(-1) == 0 ? 0 : x.numel
 
 class RmsNormBackward : public torch::autograd::Node {
 public:
-    torch::autograd::SavedVariable sum_saved, weight_saved;
+    KeptActivation sum;
+    torch::autograd::SavedVariable weight_saved;
     at::Tensor inverse_rms;
     bool has_y = false;
 
     std::string name() const override { return "SubbyteRmsNormBackward"; }
     void release_variables() override {
-        sum_saved.reset_data();
+        sum.release();
         weight_saved.reset_data();
         inverse_rms.reset();
     }
@@ -40,7 +41,7 @@ public:
                          : torch::autograd::variable_list{d, dw};
         };
         if (!grads[1].defined()) return gradients(grads[0], {});
-        const at::Tensor x = sum_saved.unpack(), weight = weight_saved.unpack();
+        const at::Tensor x = sum.load("RMSNorm"), weight = weight_saved.unpack();
         const at::Tensor g = grads[1].contiguous();
         const at::Tensor g_sum = grads[0].defined() ? grads[0].contiguous() : grads[0];
         const std::int64_t rows = rows_of(x), dim = x.size(-1);
@@ -70,12 +71,12 @@ void check(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight) {
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-    return add_rms_norm(x, {}, weight, eps).normed;
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, Keep keep) {
+    return add_rms_norm(x, {}, weight, eps, keep).normed;
 }
 
 NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
-                       double eps) {
+                       double eps, Keep keep) {
     check(x, y, weight);
     NormedSum result;
     at::Tensor kept, inverse_rms;
@@ -99,7 +100,7 @@ NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tenso
         x.requires_grad() || weight.requires_grad() || (y.defined() && y.requires_grad());
     if (at::GradMode::is_enabled() && record) {
         auto node = c10::make_intrusive<RmsNormBackward>();
-        node->sum_saved = torch::autograd::SavedVariable(kept, false);
+        node->sum = KeptActivation(kept, keep == Keep::kInt8 ? keep : Keep::kFp32);
         node->weight_saved = torch::autograd::SavedVariable(weight, false);
         node->inverse_rms = inverse_rms;
         node->has_y = y.defined();

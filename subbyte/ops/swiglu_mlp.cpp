@@ -36,13 +36,13 @@ T* at_piece(const at::Tensor& t, const ComputedMatrices::Piece& p) {
 class SwigluMlpBackward : public torch::autograd::Node {
 public:
     KeptLayer gate, up, down;
-    at::Tensor kept_a, kept_b;  // outputs of gate and up, FP32 or BF16 [T, N]
+    KeptActivation kept_a, kept_b;  // outputs of gate and up [T, N]
 
     std::string name() const override { return "SubbyteSwigluMlpBackward"; }
     void release_variables() override {
         for (KeptLayer* layer : {&gate, &up, &down}) layer->release();
-        kept_a.reset();
-        kept_b.reset();
+        kept_a.release();
+        kept_b.release();
     }
 
     torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
@@ -74,17 +74,17 @@ public:
 private:
     // Those of the outputs of gate and up.
     std::vector<QuantizedPair> quantized_gradients(const at::Tensor& dh) const {
+        const at::Tensor a = kept_a.load("MLP"), b = kept_b.load("MLP");
         const auto compute = [&]<typename T>(const ComputedMatrices::Piece& p, float* const out[],
                                              std::int64_t stride) {
-            kernels::swiglu_backward_rows(shape_of(p, dh.size(1), stride),
-                                          static_cast<const T*>(at_piece<T>(kept_a, p)),
-                                          static_cast<const T*>(at_piece<T>(kept_b, p)),
-                                          at_piece<float>(dh, p), out[0], out[1]);
+            kernels::swiglu_backward_rows(
+                shape_of(p, dh.size(1), stride), static_cast<const T*>(at_piece<T>(a, p)),
+                static_cast<const T*>(at_piece<T>(b, p)), at_piece<float>(dh, p), out[0], out[1]);
         };
         const auto copies = [](const LinearContext& c) {
             return QuantizedCopies{rows_copy(c, Slot::kDgrad, 0), columns_copy(c, Operand::kA, 0)};
         };
-        const bool half = kept_a.scalar_type() == at::kBFloat16;
+        const bool half = a.scalar_type() == at::kBFloat16;
         return quantize_computed(
             {dh.size(0), dh.size(1),
              [&](const ComputedMatrices::Piece& p, float* const out[], std::int64_t stride) {
@@ -120,7 +120,7 @@ QuantizedPair quantized_product(const at::Tensor& a, const at::Tensor& b, const 
 }  // namespace
 
 at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up,
-                      const LinearLayer& down, bool compact) {
+                      const LinearLayer& down, Keep keep) {
     InputCache inputs;
     gate.context.inputs = up.context.inputs = &inputs;
     const auto fits = [](const LinearLayer& layer) {
@@ -130,8 +130,7 @@ at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up,
     if (!at::GradMode::is_enabled() || !x.requires_grad() || !fits(gate) || !fits(up) ||
         !fits(down) || gate.weight.size(0) != up.weight.size(0)) {
         const at::Tensor a = linear(x, gate.weight, gate.context);
-        return linear(swiglu(a, linear(x, up.weight, up.context), compact), down.weight,
-                      down.context);
+        return linear(swiglu(a, linear(x, up.weight, up.context), keep), down.weight, down.context);
     }
     check_linear(x, gate.weight);
     check_linear(x, up.weight);
@@ -148,15 +147,14 @@ at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up,
         };
         const at::Tensor a = forward(gate, node->gate), b = forward(up, node->up);
         check_linear(a, down.weight);
-        if (compact) {
-            node->kept_a = at::empty(a.sizes(), a.options().dtype(at::kBFloat16));
-            node->kept_b = at::empty(b.sizes(), b.options().dtype(at::kBFloat16));
+        at::Tensor a16, b16;
+        if (keep == Keep::kBf16) {
+            a16 = at::empty(a.sizes(), a.options().dtype(at::kBFloat16));
+            b16 = at::empty(b.sizes(), b.options().dtype(at::kBFloat16));
         }
-        QuantizedPair h = quantized_product(a, b, node->kept_a, node->kept_b, down.context);
-        if (!compact) {
-            node->kept_a = a;
-            node->kept_b = b;
-        }
+        QuantizedPair h = quantized_product(a, b, a16, b16, down.context);
+        node->kept_a = KeptActivation(a16.defined() ? a16 : a, keep);
+        node->kept_b = KeptActivation(b16.defined() ? b16 : b, keep);
         y = gemm(h.rows, quantized_weight(down.weight, down.context, Slot::kFprop, true), "fprop");
         node->down = KeptLayer(down.weight, down.context, std::move(h.columns));
         std::vector<std::int64_t> shape = x.sizes().vec();

@@ -54,6 +54,7 @@ struct Config {
         std::int64_t steps = 1000, batch_size = 8, seq_len = 256, grad_accum = 1;
         std::int64_t eval_every = 100, eval_batches = 8, log_every = 10, max_nonfinite = 10;
         bool recompute = false;
+        std::string activations = "auto";
         friend bool operator==(const Train&, const Train&) = default;
     } train;
 

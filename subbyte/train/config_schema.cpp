@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "subbyte/models/llama_config.h"
+#include "subbyte/ops/kept_activation.h"
 #include "subbyte/ops/noise_role.h"
 #include "subbyte/plan/planner.h"
 #include "subbyte/plan/recipe.h"
@@ -99,6 +100,8 @@ const std::vector<Key<Config>>& keys() {
         KEY(train.grad_accum, within(1, ops::kMaxMicroBatches),
             "micro-batches a step is cut into; divides batch_size"),
         KEY(train.recompute, {}, "keep only the input of each block; compute it again in backward"),
+        KEY(train.activations, one_of(ops::keep_names),
+            "what norms and SwiGLU keep of their inputs; auto: as the recipe computes"),
         KEY(train.eval_every, at_least(0),
             "steps between evaluations, the last step included; 0: never"),
         KEY(train.eval_batches, at_least(1), "batches of one evaluation"),

@@ -84,10 +84,12 @@ MemoryPlan plan_memory(const models::LlamaConfig& c, const nn::Precision& precis
                ff = static_cast<double>(c.intermediate_size);
     const auto q = static_cast<double>(c.heads * c.head_size());
     const auto layers = static_cast<double>(c.layers);
-    const bool compact = precision.plan().fallback != "fp32";
     // q, k, v in BF16, or all four in FP32.
-    const double attention_bytes = compact && has_bf16_dot() ? 3 * 2 : 4 * 4,
-                 swiglu_bytes = compact ? 2 : 4;
+    const double attention_bytes = precision.compact() && has_bf16_dot() ? 3 * 2 : 4 * 4;
+    const bool int8 = precision.keep() == ops::Keep::kInt8;
+    const double int8_bytes = 1 + 4.0 / 128;
+    const double swiglu_bytes = int8 ? int8_bytes : precision.keep() == ops::Keep::kBf16 ? 2 : 4;
+    const double norm_bytes = int8 ? int8_bytes : 4;
 
     MemoryPlan plan;
     plan.resident = resident_memory_bytes();
@@ -98,11 +100,11 @@ MemoryPlan plan_memory(const models::LlamaConfig& c, const nn::Precision& precis
 
     // The inputs of both norms, q, k, v and the output of attention, and the inputs of SwiGLU.
     const double elementwise =
-        layers * rows * (2 * 4 * d + attention_bytes * q + 2 * swiglu_bytes * ff);
+        layers * rows * (2 * norm_bytes * d + attention_bytes * q + 2 * swiglu_bytes * ff);
     const double kept = elementwise + saved_inputs(precision, rows);
     plan.activations = shape.recompute ? layers * rows * 4 * d + kept / layers : kept;
-    // The gradients of gate, up and their product, and of the residual stream.
-    plan.block = rows * 4 * (3 * ff + 3 * d);
+    // The gradients of gate, up and their product, and of the residual stream; what was INT8.
+    plan.block = rows * 4 * ((int8 ? 5 : 3) * ff + 3 * d);
 
     const auto vocabulary = static_cast<double>(c.vocab_size);
     // A head that is planned is measured: then its logits are one tensor, with their logarithmic

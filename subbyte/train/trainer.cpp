@@ -72,6 +72,7 @@ public:
           setup_(set_up_precision(config, *model_, *optimizer_)) {
         check_fit(config_, model_->config(), data_.vocab_size());
         model_->recompute_blocks = config.train.recompute;
+        setup_.precision->kept = ops::keep_of(config.train.activations);
         resume();
         if (setup_.snip) {
             setup_.snip->on_plan([this](const SnipEvent& event) { note_plan(event); });

@@ -31,6 +31,7 @@ TEST_F(Memory, PlannedPeakIsWithinTenPercentOfTheMeasuredOne) {
         {"fp4", "--set precision.recipe=fp4"},
         {"bf16", "--set precision.recipe=bf16"},
         {"fp32", "--set precision.recipe=fp32 --set precision.head=fp32"},
+        {"int8", "--set precision.recipe=fp4 --set train.activations=int8"},
         {"recomputed", "--set precision.recipe=fp8 --set train.recompute=true"},
     };
     for (const auto& [name, settings] : runs) {
@@ -47,6 +48,15 @@ TEST_F(Memory, RecomputingTakesLessAndGivesTheSameLoss) {
         train("again", "--set precision.recipe=fp8 --set train.recompute=true");
     EXPECT_EQ(kept["loss"], again["loss"]);
     EXPECT_LT(again["peak_memory_bytes"], kept["peak_memory_bytes"]);
+}
+
+TEST_F(Memory, ActivationsInInt8TakeLessAndHardlyChangeTheLoss) {
+    const nlohmann::json plain = train("plain", "--set precision.recipe=fp8");
+    const nlohmann::json int8 =
+        train("int8", "--set precision.recipe=fp8 --set train.activations=int8");
+    EXPECT_LT(int8["peak_memory_bytes"], plain["peak_memory_bytes"]);
+    EXPECT_NE(int8["loss"], plain["loss"]);  // it does round
+    EXPECT_NEAR(int8["loss"].get<double>(), plain["loss"].get<double>(), 0.01);
 }
 
 }  // namespace

@@ -53,15 +53,15 @@ LinearContext context_of(const std::string& recipe, std::uint32_t layer) {
     return context;
 }
 
-Tensors single_mlp(const Tensors& in, const std::string& recipe, bool compact) {
+Tensors single_mlp(const Tensors& in, const std::string& recipe, Keep keep) {
     const at::Tensor a = linear(in[0], in[1], context_of(recipe, 1));
     const at::Tensor b = linear(in[0], in[2], context_of(recipe, 2));
-    return {linear(swiglu(a, b, compact), in[3], context_of(recipe, 3))};
+    return {linear(swiglu(a, b, keep), in[3], context_of(recipe, 3))};
 }
 
-Tensors fused_mlp(const Tensors& in, const std::string& recipe, bool compact) {
+Tensors fused_mlp(const Tensors& in, const std::string& recipe, Keep keep) {
     return {swiglu_mlp(in[0], {in[1], context_of(recipe, 1)}, {in[2], context_of(recipe, 2)},
-                       {in[3], context_of(recipe, 3)}, compact)};
+                       {in[3], context_of(recipe, 3)}, keep)};
 }
 
 Tensors mlp_inputs(std::int64_t tokens, std::int64_t width, std::int64_t inner) {
@@ -73,14 +73,14 @@ Tensors mlp_inputs(std::int64_t tokens, std::int64_t width, std::int64_t inner) 
 TEST(FusedOps, MlpGivesTheBitsOfItsLayers) {
     for (const std::string recipe :
          {"fp4", "nvfp4", "mxfp4", "int8", "fp8", "bf16", "fp32", "int4"}) {
-        for (const bool compact : {false, true}) {
+        for (const Keep keep : {Keep::kFp32, Keep::kBf16, Keep::kInt8}) {
             for (const auto& [tokens, width, inner] :
                  {std::tuple{75L, 40L, 301L}, {1L, 16L, 33L}, {140L, 129L, 515L}}) {
                 const Tensors in = mlp_inputs(tokens, width, inner);
                 expect_equal(
-                    run([&](const Tensors& x) { return fused_mlp(x, recipe, compact); }, in),
-                    run([&](const Tensors& x) { return single_mlp(x, recipe, compact); }, in),
-                    recipe + (compact ? " compact" : ""));
+                    run([&](const Tensors& x) { return fused_mlp(x, recipe, keep); }, in),
+                    run([&](const Tensors& x) { return single_mlp(x, recipe, keep); }, in),
+                    recipe + ", kept as " + keep_names()[1 + static_cast<std::size_t>(keep)]);
             }
         }
     }
@@ -92,7 +92,8 @@ TEST(FusedOps, MlpGivesTheSameBitsForAnyNumberOfThreads) {
     Tensors expected;
     for (const int threads : {1, 2, 3}) {
         at::set_num_threads(threads);
-        const Tensors now = run([](const Tensors& x) { return fused_mlp(x, "fp4", true); }, in);
+        const Tensors now =
+            run([](const Tensors& x) { return fused_mlp(x, "fp4", Keep::kBf16); }, in);
         if (expected.empty()) expected = now;
         expect_equal(now, expected, std::to_string(threads) + " threads");
     }
@@ -117,10 +118,11 @@ TEST(FusedOps, MlpAddsToGradientsThatAreThere) {
             };
             at::Tensor y;
             if (fused) {
-                y = swiglu_mlp(x, {w[0], context(1)}, {w[1], context(2)}, {w[2], context(3)}, true);
+                y = swiglu_mlp(x, {w[0], context(1)}, {w[1], context(2)}, {w[2], context(3)},
+                               Keep::kBf16);
             } else {
                 const at::Tensor a = linear(x, w[0], context(1)), b = linear(x, w[1], context(2));
-                y = linear(swiglu(a, b, true), w[2], context(3));
+                y = linear(swiglu(a, b, Keep::kBf16), w[2], context(3));
             }
             y.sum().backward();
         }
@@ -133,15 +135,15 @@ TEST(FusedOps, MlpRefusesASecondBackwardAndWrongShapes) {
     const Tensors in = mlp_inputs(5, 8, 12);
     Tensors leaves;
     for (const at::Tensor& x : in) leaves.push_back(x.clone().requires_grad_(true));
-    const at::Tensor y = fused_mlp(leaves, "int8", true)[0];
+    const at::Tensor y = fused_mlp(leaves, "int8", Keep::kBf16)[0];
     y.sum().backward();
     EXPECT_ANY_THROW(y.sum().backward());
     Tensors wrong = leaves;
     wrong[2] = at::randn({11, 8}).requires_grad_(true);
-    EXPECT_THROW(fused_mlp(wrong, "int8", true), Error);
+    EXPECT_THROW(fused_mlp(wrong, "int8", Keep::kBf16), Error);
     wrong = leaves;
     wrong[3] = at::randn({8, 13}).requires_grad_(true);
-    EXPECT_THROW(fused_mlp(wrong, "int8", true), Error);
+    EXPECT_THROW(fused_mlp(wrong, "int8", Keep::kBf16), Error);
 }
 
 TEST(FusedOps, LayersOfOneInputGiveTheBitsOfEach) {

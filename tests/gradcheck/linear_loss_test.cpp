@@ -201,20 +201,24 @@ TEST(LinearLossGradient, MistakesAreErrors) {
 TEST(SwigluGradient, MatchesTheFormulaInFloat64) {
     at::manual_seed(4);
     const at::Tensor g = at::randn({3, 37});
-    for (const bool compact : {false, true}) {
+    // BF16 keeps eight bits; INT8 a 254th of the range of a row.
+    for (const auto& [keep, bound] :
+         {std::pair{Keep::kFp32, 1e-6}, {Keep::kBf16, 4e-3}, {Keep::kInt8, 1e-2}}) {
         at::Tensor a = at::randn({3, 37}).requires_grad_(true);
         at::Tensor b = at::randn({3, 37}).requires_grad_(true);
-        const at::Tensor y = swiglu(a, b, compact);
+        const at::Tensor y = swiglu(a, b, keep);
         y.backward(g);
         at::Tensor a64 = a.detach().to(at::kDouble).requires_grad_(true);
         at::Tensor b64 = b.detach().to(at::kDouble).requires_grad_(true);
         const at::Tensor y64 = at::silu(a64) * b64;
         y64.backward(g.to(at::kDouble));
         EXPECT_LT(relative(y.detach().to(at::kDouble), y64.detach()), 1e-6);
-        const double bound = compact ? 4e-3 : 1e-6;  // BF16 keeps eight bits
         EXPECT_LT(relative(a.grad().to(at::kDouble), a64.grad()), bound);
         EXPECT_LT(relative(b.grad().to(at::kDouble), b64.grad()), bound);
     }
+    EXPECT_EQ(keep_of("auto"), std::nullopt);
+    EXPECT_EQ(keep_of("int8"), Keep::kInt8);
+    EXPECT_THROW(keep_of("int4"), Error);
 }
 
 }  // namespace
