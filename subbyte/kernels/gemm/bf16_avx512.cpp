@@ -16,9 +16,9 @@ struct Bf16Dot {
     static constexpr int kWords = kChunk / 2;
     static F start(const std::int32_t*, int) { return set(0.0f); }
     static const std::int32_t* next(const std::int32_t* sums) { return sums; }
-    static F dot(F sum, std::int32_t a, I b) {
-        return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_set1_epi32(a)),
-                                reinterpret_cast<__m512bh>(b));
+    static F dot(F sum, I a, I b) {
+        asm volatile("vdpbf16ps %1, %2, %0" : "+v"(sum) : "v"(a), "v"(b));
+        return sum;
     }
     static F to_float(F sum) { return sum; }
 };
@@ -58,6 +58,9 @@ void pack_b(const CodeRows& source, std::int64_t first, int, std::uint8_t* data,
     });
 }
 
+template <int kBlock, class Scales>
+constexpr auto kMultiply = multiply_blocks<Bf16Dot, kBlock / 2, Scales>;
+
 template <int kBlock>
 constexpr PanelKernel kPanels{
     .a = {kTileRows, false, pack_a},
@@ -65,7 +68,8 @@ constexpr PanelKernel kPanels{
     .carrier_bytes = 2,
     .block = kBlock,
     .slice = 1024,
-    .multiply = multiply_blocks<Bf16Dot, kBlock / 2>,
+    .multiply = {kMultiply<kBlock, EachScaled<product>>, nullptr, kMultiply<kBlock, RowsScaled>,
+                 kMultiply<kBlock, Unscaled>},
 };
 
 }  // namespace

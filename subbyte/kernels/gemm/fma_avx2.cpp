@@ -66,7 +66,7 @@ constexpr PanelKernel kPanels{
     .carrier_bytes = 4,
     .block = kBlock,
     .slice = 256,
-    .multiply = multiply_blocks<FloatDot, kBlock>,
+    .multiply = {multiply_blocks<FloatDot, kBlock>},
 };
 
 }  // namespace

@@ -79,7 +79,7 @@ template <const PanelKernel& (*kPanels)(int)>
 void run_integers(const GemmProblem& p, const GemmOperands& operands) {
     const PanelKernel& kernel = kPanels(scale_block(p));
     PanelOptions options{.factor = integer_factor(p)};
-    options.powers = kernel.multiply_powers != nullptr &&
+    options.powers = kernel.multiply[static_cast<int>(TileScales::kPowers)] != nullptr &&
                      powers_in_range(operands.a, p.a, p.m, p.k, false) &&
                      powers_in_range(operands.b, p.b, p.n, p.k, false);
     run_panels(kernel, options, p, operands);

@@ -56,7 +56,7 @@ constexpr PanelKernel kPanels{
     .carrier_bytes = 1,
     .block = kBlock,
     .slice = kBlock >= 64 ? 4096 : 1024,
-    .multiply = multiply_blocks<NibbleDot, kBlock / 4>,
+    .multiply = {multiply_blocks<NibbleDot, kBlock / 4>},
 };
 
 }  // namespace

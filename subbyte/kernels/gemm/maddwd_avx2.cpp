@@ -48,7 +48,7 @@ constexpr PanelKernel kPanels{
     .carrier_bytes = 2,
     .block = kBlock,
     .slice = 1024,
-    .multiply = multiply_blocks<Int16Dot, kBlock / 2>,
+    .multiply = {multiply_blocks<Int16Dot, kBlock / 2>},
 };
 
 }  // namespace

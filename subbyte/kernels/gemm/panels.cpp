@@ -29,6 +29,26 @@ std::int64_t slice_chunks(const PanelKernel& kernel, std::int64_t chunks) {
     return divide_up(chunks, divide_up(chunks * kChunk, kernel.slice));
 }
 
+// Whether all rows of a panel have the same scales.
+bool even_panels(const QuantSpec& spec, int panel_rows) {
+    using formats::Tile;
+    if (!spec.is_scaled()) return true;
+    return spec.level_tile == Tile::tensor() &&
+           (spec.tile.kind == Tile::Kind::kTensor ||
+            (spec.tile.kind == Tile::Kind::kBlock && spec.tile.rows % panel_rows == 0));
+}
+
+TileScales scales_of(const PanelKernel& kernel, const PanelOptions& options,
+                     const GemmProblem& problem) {
+    if (options.powers) return TileScales::kPowers;
+    const bool a_ones = options.fold_a || !problem.a.is_scaled();
+    const bool b_ones = options.fold_b || !problem.b.is_scaled();
+    const TileScales known = a_ones && b_ones                                  ? TileScales::kOnes
+                             : b_ones || even_panels(problem.b, kernel.b.rows) ? TileScales::kEvenB
+                                                                               : TileScales::kAny;
+    return kernel.multiply[static_cast<int>(known)] != nullptr ? known : TileScales::kAny;
+}
+
 // Who packs a side: all threads before the multiplication, or each task the panels that it alone
 // multiplies. Then they are still in the second cache, and nobody waits for them.
 enum class PackedBy { kAll, kTask };
@@ -41,7 +61,7 @@ public:
              const GemmOperands& operands, const PanelPacker& a_packer, const PanelPacker& b_packer)
         : kernel_(kernel),
           factor_(options.factor),
-          multiply_(options.powers ? kernel.multiply_powers : kernel.multiply),
+          multiply_(kernel.multiply[static_cast<int>(scales_of(kernel, options, problem))]),
           problem_(problem),
           a_packer_(a_packer),
           b_packer_(b_packer),
@@ -122,17 +142,24 @@ private:
     }
 
     void multiply_all(const Panels& a, const Panels& b) const {
-        const auto for_panels = [&](auto body) {
+        const bool beside = operands_.add && slice_ < chunks_;
+        const bool cut = (b.first + b.count) * kernel_.b.rows > problem_.n;  // the last panel
+        for (std::int64_t chunk = 0; chunk < (beside ? 1 : chunks_); chunk += slice_) {
             for (std::int64_t i = 0; i < a.count; ++i) {
                 const Panels row = part(a, i, 1);
-                for (std::int64_t j = 0; j < b.count; ++j) body(row, part(b, j, 1));
+                std::int64_t whole = 0;  // tiles
+                if (!beside && (row.first + 1) * kernel_.a.rows <= problem_.m) {
+                    whole = cut ? b.count - 1 : b.count;
+                    const Panels tiles = part(b, 0, whole);
+                    if (whole > 0) {
+                        multiply(row, tiles, chunk, place(row, b).d, problem_.n, operands_.add);
+                    }
+                }
+                for (std::int64_t j = whole; j < b.count; ++j) {
+                    const Panels tile = part(b, j, 1);
+                    operands_.add ? add_tile(row, tile) : store_tile(row, tile, chunk);
+                }
             }
-        };
-        if (operands_.add) {
-            return for_panels([&](const Panels& x, const Panels& y) { add_tile(x, y); });
-        }
-        for (std::int64_t chunk = 0; chunk < chunks_; chunk += slice_) {
-            for_panels([&](const Panels& x, const Panels& y) { store_tile(x, y, chunk); });
         }
     }
 
@@ -158,37 +185,41 @@ private:
         }
     }
 
-    // The product of two panels over one slice of K, added to what `d` holds from the slices
-    // before.
+    // The product of a panel with some over one slice of K, added to what `d` holds from the slices
+    // before; the finished product is added to what it holds anyway (`add`, one slice).
     void multiply(const Panels& a, const Panels& b, std::int64_t chunk, float* d,
-                  std::int64_t d_stride) const {
+                  std::int64_t d_stride, bool add) const {
         const int tile_rows = kernel_.a.rows, tile_cols = kernel_.b.rows;
         const std::int64_t block = chunk * (kChunk / kernel_.block);
         const std::int64_t k = chunk * kChunk;
         const bool last = chunk + slice_ >= chunks_;
-        multiply_({a.data + k * kernel_.carrier_bytes * tile_rows,
-                   b.data + k * kernel_.carrier_bytes * tile_cols, a.scales + block * tile_rows,
-                   b.scales + block * tile_cols,
-                   a.sums == nullptr ? nullptr : a.sums + block * tile_rows,
-                   b.sums == nullptr ? nullptr : b.sums + block * tile_cols,
-                   last ? problem_.k - k : slice_ * kChunk, d, d_stride, chunk > 0,
-                   last ? factor_ : 1.0f});
+        multiply_({.a = a.data + k * kernel_.carrier_bytes * tile_rows,
+                   .b = b.data + k * kernel_.carrier_bytes * tile_cols,
+                   .a_scales = a.scales + block * tile_rows,
+                   .b_scales = b.scales + block * tile_cols,
+                   .a_sums = a.sums == nullptr ? nullptr : a.sums + block * tile_rows,
+                   .b_sums = b.sums == nullptr ? nullptr : b.sums + block * tile_cols,
+                   .k = last ? problem_.k - k : slice_ * kChunk,
+                   .d = d,
+                   .d_stride = d_stride,
+                   .accumulate = chunk > 0,
+                   .factor = last ? factor_ : 1.0f,
+                   .add = add,
+                   .tiles = b.count,
+                   .b_bytes = b.bytes,
+                   .b_blocks = b.blocks});
     }
 
+    // Part of a tile: beside D, then copied.
     void store_tile(const Panels& a, const Panels& b, std::int64_t chunk) const {
         const int tile_cols = kernel_.b.rows;
         const Place p = place(a, b);
-        fetch(p, problem_.n);
-        if (p.rows == kernel_.a.rows && p.cols == tile_cols) {
-            return multiply(a, b, chunk, p.d, problem_.n);
-        }
-        // Part of a tile: beside D, then copied.
         alignas(64) float whole[kMostTile] = {};
         const auto bytes = static_cast<std::size_t>(p.cols) * sizeof(float);
         for (std::int64_t r = 0; chunk > 0 && r < p.rows; ++r) {
             std::memcpy(whole + r * tile_cols, p.d + r * problem_.n, bytes);
         }
-        multiply(a, b, chunk, whole, tile_cols);
+        multiply(a, b, chunk, whole, tile_cols, false);
         for (std::int64_t r = 0; r < p.rows; ++r) {
             std::memcpy(p.d + r * problem_.n, whole + r * tile_cols, bytes);
         }
@@ -200,7 +231,7 @@ private:
         fetch(p, problem_.n);
         alignas(64) float whole[kMostTile];
         for (std::int64_t chunk = 0; chunk < chunks_; chunk += slice_) {
-            multiply(a, b, chunk, whole, kernel_.b.rows);
+            multiply(a, b, chunk, whole, kernel_.b.rows, false);
         }
         for (std::int64_t r = 0; r < p.rows; ++r) {
             float* const d = p.d + r * problem_.n;

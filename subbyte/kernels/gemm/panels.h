@@ -61,16 +61,36 @@ struct PanelSide {
                  std::int32_t* sums);
 };
 
-// One tile of D: (panel of A) * (panel of B)^T over a slice of K.
+// Tiles of D side by side: (panel of A) * (panels of B)^T over a slice of K.
 struct TileArgs {
     const std::uint8_t *a, *b;         // carriers
     const float *a_scales, *b_scales;  // [block][row of the panel]
     const std::int32_t *a_sums, *b_sums;
     std::int64_t k;  // codes of the slice; a multiple of kChunk but for the last slice
-    float* d;        // rows of A's panel x rows of B's panel, row stride d_stride
+    float* d;        // rows of A's panel x rows of B's panels, row stride d_stride
     std::int64_t d_stride;
-    bool accumulate;  // add to what D holds (later slices)
-    float factor;     // multiplies the finished tile
+    bool accumulate;  // begin with what D holds (later slices)
+    float factor;     // multiplies the finished tiles
+    bool add;         // the finished tiles are added to what D holds
+    std::int64_t tiles;
+    std::int64_t b_bytes, b_blocks;  // from one panel of B to the next: carriers, scales and sums
+
+    // The tiles behind the first `cols` columns of D.
+    void next(int cols) {
+        b += b_bytes;
+        b_scales += b_blocks;
+        if (b_sums != nullptr) b_sums += b_blocks;
+        d += cols;
+    }
+};
+
+// What is known about the scales of all blocks of a product.
+enum class TileScales {
+    kAny,
+    kPowers,  // powers of two, the product of which is the sum of their bits: b_scales holds the
+              // bits less those of 1
+    kEvenB,   // the rows of a panel of B have the same scale
+    kOnes     // all are 1
 };
 
 struct PanelKernel {
@@ -78,16 +98,15 @@ struct PanelKernel {
     int carrier_bytes;
     int block;  // codes per scale, divides kChunk
     int slice;  // codes of K per pass over D: what stays in the first cache (measured)
-    void (*multiply)(const TileArgs& tile);
-    // The same for power-of-two scales, the product of which is the sum of their bits: b_scales
-    // holds the bits less those of 1. Null: no such variant.
-    void (*multiply_powers)(const TileArgs& tile) = nullptr;
+    // By TileScales. Null: kAny does it, with the same bits but for kPowers, which is not asked
+    // for.
+    void (*multiply[4])(const TileArgs& tiles);
 };
 
 struct PanelOptions {
     float factor = 1.0f;                  // multiplies the result
     bool fold_a = false, fold_b = false;  // `pack` multiplies the scales in (power_scales.h)
-    bool powers = false;                  // multiply_powers
+    bool powers = false;                  // TileScales::kPowers
 };
 
 // Runs the whole GEMM. K > 0.

@@ -78,20 +78,26 @@ inline I broadcast(const std::int32_t* p) {
     return r;
 }
 
+// Calls body(i, j) for the vectors of a tile.
+template <class Body>
+inline void for_vectors(const Body& body) {
+    for (int i = 0; i < kTileRows; ++i) {
+        for (int j = 0; j < kTileVectors; ++j) body(i, j);
+    }
+}
+
 inline void scale_tile(const TileArgs& t) {
     if (t.factor == 1.0f) return;
-    for (int i = 0; i < kTileRows; ++i) {
-        for (int j = 0; j < kTileVectors; ++j) {
-            float* const d = t.d + i * t.d_stride + j * kLanes;
-            store(d, mul(load(d), set(t.factor)));
-        }
-    }
+    for_vectors([&](int i, int j) {
+        float* const d = t.d + i * t.d_stride + j * kLanes;
+        store(d, mul(load(d), set(t.factor)));
+    });
 }
 
 // One tile. Dot: Sum, kWords (of a chunk), start(b_sums), multiply_add(sum, a, b),
 // to_float(sum).
 template <class Dot, int kWords>
-void multiply_blocks(const TileArgs& t) {
+void multiply_tile(const TileArgs& t) {
     using Sum = typename Dot::Sum;
     constexpr int kPerChunk = Dot::kWords / kWords;
     const auto* const a_panel = reinterpret_cast<const std::int32_t*>(t.a);
@@ -148,6 +154,28 @@ void multiply_blocks(const TileArgs& t) {
         if constexpr (Dot::kColumnSums) sums += kTileCols;
     }
     scale_tile(t);
+}
+
+template <class Dot, int kWords>
+void multiply_blocks(const TileArgs& tiles) {
+    TileArgs t = tiles;
+    for (std::int64_t tile = 0; tile < t.tiles; ++tile, t.next(kTileCols)) {
+        // What D holds is on its way from memory while the tile is computed.
+        for (int i = 0; i < kTileRows; ++i) __builtin_prefetch(t.d + i * t.d_stride, 1);
+        if (!t.add) {
+            multiply_tile<Dot, kWords>(t);
+            continue;
+        }
+        alignas(32) float product[kTileRows * kTileCols];
+        TileArgs beside = t;
+        beside.d = product;
+        beside.d_stride = kTileCols;
+        multiply_tile<Dot, kWords>(beside);
+        for_vectors([&](int i, int j) {
+            float* const d = t.d + i * t.d_stride + j * kLanes;
+            store(d, add(load(d), load(product + i * kTileCols + j * kLanes)));
+        });
+    }
 }
 
 }  // namespace

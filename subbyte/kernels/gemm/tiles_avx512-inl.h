@@ -76,78 +76,125 @@ void pack_columns(const CodeRows& source, std::int64_t first, std::uint8_t* data
 
 using Accumulators = F[kTileRows][kTileVectors];
 
-inline void load_tile(const TileArgs& t, Accumulators& acc) {
+// Calls body(i, j) for the vectors of a tile.
+template <class Body>
+inline void for_vectors(const Body& body) {
+#pragma GCC unroll 6
     for (int i = 0; i < kTileRows; ++i) {
-        for (int j = 0; j < kTileVectors; ++j) {
-            acc[i][j] = t.accumulate ? load(t.d + i * t.d_stride + j * kLanes) : set(0.0f);
-        }
+#pragma GCC unroll 2
+        for (int j = 0; j < kTileVectors; ++j) body(i, j);
     }
+}
+
+// What D holds is on its way from memory while the tile is computed.
+inline void load_tile(const TileArgs& t, Accumulators& acc) {
+    for_vectors([&](int i, int j) {
+        float* const d = t.d + i * t.d_stride + j * kLanes;
+        acc[i][j] = t.accumulate ? load(d) : set(0.0f);
+        __builtin_prefetch(d, 1);
+    });
 }
 
 inline void store_tile(const TileArgs& t, const Accumulators& acc) {
     const F factor = set(t.factor);
-    for (int i = 0; i < kTileRows; ++i) {
-        for (int j = 0; j < kTileVectors; ++j) {
-            store(t.d + i * t.d_stride + j * kLanes, mul(acc[i][j], factor));
-        }
+    const auto store_with = [&](const auto& finish) {
+        for_vectors([&](int i, int j) {
+            float* const d = t.d + i * t.d_stride + j * kLanes;
+            store(d, finish(d, acc[i][j]));
+        });
+    };
+    if (t.add) {
+        store_with([&](const float* d, F sum) { return add(load(d), mul(sum, factor)); });
+    } else if (t.factor != 1.0f) {
+        store_with([&](const float*, F sum) { return mul(sum, factor); });
+    } else {
+        store_with([](const float*, F sum) { return sum; });
     }
 }
 
-// The product of two scales.
-struct Product {
-    static F of(F row, F column) { return mul(row, column); }
+// The dot products stay where they are written: GCC 12 copies each sum twice when it may move them.
+inline I broadcast(const std::int32_t* p) {
+    I r;
+    asm volatile("vpbroadcastd %1, %0" : "=v"(r) : "m"(*p));
+    return r;
+}
+
+// How the sums of a block get their scales: add(sum, a_scales, b_scales, acc), the sums in float32.
+template <F (*kProduct)(F, F)>
+struct EachScaled {
+    static void add(const Accumulators& sum, const float* a_scales, const float* b_scales,
+                    Accumulators& acc) {
+        const F columns[kTileVectors] = {load(b_scales), load(b_scales + kLanes)};
+        for_vectors([&](int i, int j) {
+            acc[i][j] = mul_add(sum[i][j], kProduct(set(a_scales[i]), columns[j]), acc[i][j]);
+        });
+    }
 };
-struct SumOfPowers {  // TileArgs of multiply_powers
-    static F of(F row, F column) { return floats(add(bits(row), bits(column))); }
+inline F product(F row, F column) { return mul(row, column); }
+inline F sum_of_bits(F row, F column) { return floats(add(bits(row), bits(column))); }
+
+struct RowsScaled {  // TileScales::kEvenB: one product per row
+    static void add(const Accumulators& sum, const float* a_scales, const float* b_scales,
+                    Accumulators& acc) {
+        float rows[kTileRows];
+        for (int i = 0; i < kTileRows; ++i) rows[i] = a_scales[i] * b_scales[0];
+        for_vectors([&](int i, int j) { acc[i][j] = mul_add(sum[i][j], set(rows[i]), acc[i][j]); });
+    }
 };
 
-// One tile, k outside: the sums of a block and the scaled sums live in registers together.
-// Dot: Sum, kWords (of a chunk), start(sums, row), dot(sum, a, b), to_float(sum).
-template <class Dot, int kWords, class Scale = Product>
-void multiply_blocks(const TileArgs& t) {
-    constexpr int kPerChunk = Dot::kWords / kWords;
-    Accumulators acc;
-    load_tile(t, acc);
-    const auto* const a_panel = reinterpret_cast<const std::int32_t*>(t.a);
-    const auto* b = reinterpret_cast<const std::int32_t*>(t.b);
-    const float *a_scales = t.a_scales, *b_scales = t.b_scales;
-    const std::int32_t* sums = t.a_sums;
-    std::int64_t left = (t.k * Dot::kWords + kChunk - 1) / kChunk;
-    for (std::int64_t q = 0; left > 0; ++q, left -= kWords) {
-        const std::int32_t* a =
-            a_panel + q / kPerChunk * (kTileRows * Dot::kWords) + q % kPerChunk * kWords;
-        typename Dot::Sum sum[kTileRows][kTileVectors];
-#pragma GCC unroll 6
-        for (int i = 0; i < kTileRows; ++i) {
-#pragma GCC unroll 2
-            for (int j = 0; j < kTileVectors; ++j) sum[i][j] = Dot::start(sums, i);
-        }
-        // Short blocks run whole: panels hold zeros behind the end.
-        const int words =
-            kWords <= 8 ? kWords : static_cast<int>(std::min<std::int64_t>(kWords, left));
-        for (int w = 0; w < words; ++w) {
-            const I b0 = _mm512_load_si512(b), b1 = _mm512_load_si512(b + kLanes);
-#pragma GCC unroll 6
-            for (int i = 0; i < kTileRows; ++i) {
-                sum[i][0] = Dot::dot(sum[i][0], a[i * Dot::kWords + w], b0);
-                sum[i][1] = Dot::dot(sum[i][1], a[i * Dot::kWords + w], b1);
-            }
-            b += kTileCols;
-        }
-        const F scales[kTileVectors] = {load(b_scales), load(b_scales + kLanes)};
-#pragma GCC unroll 6
-        for (int i = 0; i < kTileRows; ++i) {
-            const F row = set(a_scales[i]);
-#pragma GCC unroll 2
-            for (int j = 0; j < kTileVectors; ++j) {
-                acc[i][j] = mul_add(Dot::to_float(sum[i][j]), Scale::of(row, scales[j]), acc[i][j]);
-            }
-        }
-        a_scales += kTileRows;
-        b_scales += kTileCols;
-        sums = Dot::next(sums);
+struct Unscaled {  // TileScales::kOnes
+    static void add(const Accumulators& sum, const float*, const float*, Accumulators& acc) {
+        for_vectors([&](int i, int j) { acc[i][j] = kernels::add(sum[i][j], acc[i][j]); });
     }
-    store_tile(t, acc);
+};
+
+// Tiles, k outside: the sums of a block and the scaled sums live in registers together.
+// Dot: Sum, kWords (of a chunk), start(sums, row), next(sums), dot(sum, a, b), to_float(sum).
+template <class Dot, int kWords, class Scales>
+void multiply_blocks(const TileArgs& first) {
+    constexpr int kPerChunk = Dot::kWords / kWords;
+    // Panels hold zeros behind the end: the last block runs to the end of a step.
+    constexpr int kStep = 4;
+    TileArgs t = first;
+    for (std::int64_t tile = 0; tile < t.tiles; ++tile, t.next(kTileCols)) {
+        Accumulators acc;
+        load_tile(t, acc);
+        const auto* const a_panel = reinterpret_cast<const std::int32_t*>(t.a);
+        const auto* b = reinterpret_cast<const std::int32_t*>(t.b);
+        const float *a_scales = t.a_scales, *b_scales = t.b_scales;
+        const std::int32_t* sums = t.a_sums;
+        std::int64_t left = (t.k * Dot::kWords + kChunk - 1) / kChunk;
+        for (std::int64_t q = 0; left > 0; ++q, left -= kWords) {
+            const std::int32_t* a =
+                a_panel + q / kPerChunk * (kTileRows * Dot::kWords) + q % kPerChunk * kWords;
+            typename Dot::Sum sum[kTileRows][kTileVectors];
+            for_vectors([&](int i, int j) { sum[i][j] = Dot::start(sums, i); });
+            const std::int64_t steps =
+                kWords <= 8 ? kWords / kStep
+                            : (std::min<std::int64_t>(kWords, left) + kStep - 1) / kStep;
+            for (std::int64_t s = 0; s < steps; ++s) {
+#pragma GCC unroll 4
+                for (int w = 0; w < kStep; ++w) {
+                    const I b0 = _mm512_load_si512(b), b1 = _mm512_load_si512(b + kLanes);
+#pragma GCC unroll 6
+                    for (int i = 0; i < kTileRows; ++i) {
+                        const I word = broadcast(a + i * Dot::kWords);
+                        sum[i][0] = Dot::dot(sum[i][0], word, b0);
+                        sum[i][1] = Dot::dot(sum[i][1], word, b1);
+                    }
+                    ++a;
+                    b += kTileCols;
+                }
+            }
+            Accumulators floats_of;
+            for_vectors([&](int i, int j) { floats_of[i][j] = Dot::to_float(sum[i][j]); });
+            Scales::add(floats_of, a_scales, b_scales, acc);
+            a_scales += kTileRows;
+            b_scales += kTileCols;
+            sums = Dot::next(sums);
+        }
+        store_tile(t, acc);
+    }
 }
 
 }  // namespace

@@ -16,8 +16,9 @@ struct Int8Dot {
     static constexpr int kWords = kChunk / 4;
     static I start(const std::int32_t* sums, int row) { return _mm512_set1_epi32(sums[row]); }
     static const std::int32_t* next(const std::int32_t* sums) { return sums + kTileRows; }
-    static I dot(I sum, std::int32_t a, I b) {
-        return _mm512_dpbusd_epi32(sum, b, _mm512_set1_epi32(a));
+    static I dot(I sum, I a, I b) {
+        asm volatile("vpdpbusd %1, %2, %0" : "+v"(sum) : "v"(a), "v"(b));
+        return sum;
     }
     static F to_float(I sum) { return int_to_float(sum); }
 };
@@ -65,48 +66,54 @@ void pack_b(const CodeRows& source, std::int64_t first, int, std::uint8_t* data,
     }
 }
 
-// One tile with 16 codes per scale: the block of B stays in registers, rows inside.
-void multiply_short_blocks(const TileArgs& t) {
+// Tiles with 16 codes per scale: the block of B stays in registers, rows inside.
+void multiply_short_blocks(const TileArgs& first) {
     constexpr int kWords = 4, kPerChunk = Int8Dot::kWords / kWords;
-    Accumulators acc;
-    load_tile(t, acc);
-    const auto* const a_panel = reinterpret_cast<const std::int32_t*>(t.a);
-    const auto* b = reinterpret_cast<const std::int32_t*>(t.b);
-    const float *a_scales = t.a_scales, *b_scales = t.b_scales;
-    const std::int32_t* sums = t.a_sums;
-    const std::int64_t blocks = (t.k + 15) / 16;
-    for (std::int64_t q = 0; q < blocks; ++q) {
-        const std::int32_t* a =
-            a_panel + q / kPerChunk * (kTileRows * Int8Dot::kWords) + q % kPerChunk * kWords;
-        I words[kWords][kTileVectors];
-#pragma GCC unroll 4
-        for (int w = 0; w < kWords; ++w) {
-            words[w][0] = _mm512_load_si512(b + w * kTileCols);
-            words[w][1] = _mm512_load_si512(b + w * kTileCols + kLanes);
-        }
-#pragma GCC unroll 6
-        for (int i = 0; i < kTileRows; ++i) {
-            const F row = set(a_scales[i]);
-            I sum[kTileVectors] = {Int8Dot::start(sums, i), Int8Dot::start(sums, i)};
+    TileArgs t = first;
+    for (std::int64_t tile = 0; tile < t.tiles; ++tile, t.next(kTileCols)) {
+        Accumulators acc;
+        load_tile(t, acc);
+        const auto* const a_panel = reinterpret_cast<const std::int32_t*>(t.a);
+        const auto* b = reinterpret_cast<const std::int32_t*>(t.b);
+        const float *a_scales = t.a_scales, *b_scales = t.b_scales;
+        const std::int32_t* sums = t.a_sums;
+        const std::int64_t blocks = (t.k + 15) / 16;
+        for (std::int64_t q = 0; q < blocks; ++q) {
+            const std::int32_t* a =
+                a_panel + q / kPerChunk * (kTileRows * Int8Dot::kWords) + q % kPerChunk * kWords;
+            I words[kWords][kTileVectors];
 #pragma GCC unroll 4
             for (int w = 0; w < kWords; ++w) {
-                const std::int32_t word = a[i * Int8Dot::kWords + w];
-                sum[0] = Int8Dot::dot(sum[0], word, words[w][0]);
-                sum[1] = Int8Dot::dot(sum[1], word, words[w][1]);
+                words[w][0] = _mm512_load_si512(b + w * kTileCols);
+                words[w][1] = _mm512_load_si512(b + w * kTileCols + kLanes);
             }
+#pragma GCC unroll 6
+            for (int i = 0; i < kTileRows; ++i) {
+                const F row = set(a_scales[i]);
+                I sum[kTileVectors] = {Int8Dot::start(sums, i), Int8Dot::start(sums, i)};
+#pragma GCC unroll 4
+                for (int w = 0; w < kWords; ++w) {
+                    const I word = broadcast(a + i * Int8Dot::kWords + w);
+                    sum[0] = Int8Dot::dot(sum[0], word, words[w][0]);
+                    sum[1] = Int8Dot::dot(sum[1], word, words[w][1]);
+                }
 #pragma GCC unroll 2
-            for (int j = 0; j < kTileVectors; ++j) {
-                acc[i][j] =
-                    mul_add(int_to_float(sum[j]), mul(row, load(b_scales + j * kLanes)), acc[i][j]);
+                for (int j = 0; j < kTileVectors; ++j) {
+                    acc[i][j] = mul_add(int_to_float(sum[j]), mul(row, load(b_scales + j * kLanes)),
+                                        acc[i][j]);
+                }
             }
+            b += kWords * kTileCols;
+            a_scales += kTileRows;
+            b_scales += kTileCols;
+            sums += kTileRows;
         }
-        b += kWords * kTileCols;
-        a_scales += kTileRows;
-        b_scales += kTileCols;
-        sums += kTileRows;
+        store_tile(t, acc);
     }
-    store_tile(t, acc);
 }
+
+template <int kBlock, class Scales>
+constexpr auto kMultiply = multiply_blocks<Int8Dot, kBlock / 4, Scales>;
 
 template <int kBlock>
 constexpr PanelKernel kPanels{
@@ -115,8 +122,19 @@ constexpr PanelKernel kPanels{
     .carrier_bytes = 1,
     .block = kBlock,
     .slice = 4096,
-    .multiply = kBlock == 16 ? multiply_short_blocks : multiply_blocks<Int8Dot, kBlock / 4>,
-    .multiply_powers = kBlock == 32 ? multiply_blocks<Int8Dot, kBlock / 4, SumOfPowers> : nullptr,
+    .multiply = {kMultiply<kBlock, EachScaled<product>>,
+                 kBlock == 32 ? kMultiply<kBlock, EachScaled<sum_of_bits>> : nullptr,
+                 kMultiply<kBlock, RowsScaled>, nullptr},
+};
+
+template <>
+constexpr PanelKernel kPanels<16>{
+    .a = {kTileRows, true, pack_a},
+    .b = {kTileCols, false, pack_b},
+    .carrier_bytes = 1,
+    .block = 16,
+    .slice = 4096,
+    .multiply = {multiply_short_blocks},
 };
 
 }  // namespace
