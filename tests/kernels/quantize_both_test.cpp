@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@
 namespace subbyte::kernels {
 namespace {
 
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr NoiseAddress kOtherNoise{0xFEDCBA9876543210, 3, 5, 10};
 
 std::vector<std::string> all_kernels() {
@@ -81,6 +83,30 @@ TEST(QuantizeBoth, EveryPairGivesTheBitsOfTheReference) {
     const auto x = ordinary_matrix(150 * 301);
     for (const std::string& a : specs) {
         expect_both_equal({x.data(), 301, 150, 1, 301}, a, specs[0]);
+    }
+}
+
+// Whole tiles down the columns are encoded where they stand. Neighbours with zeros, with values out
+// of the common range and without a finite scale are not.
+TEST(QuantizeBoth, TilesDownTheColumnsGiveTheBitsOfTheReference) {
+    for (const auto& [rows, cols] :
+         {std::pair<std::int64_t, std::int64_t>{256, 160}, {264, 131}, {128, 16}, {300, 48}}) {
+        auto x = ordinary_matrix(rows * cols);
+        for (const bool rare : {false, true}) {
+            for (std::int64_t r = 0; rare && r < rows; ++r) {
+                x[static_cast<std::size_t>(r * cols + 3)] = 0.0f;
+                x[static_cast<std::size_t>(r * cols + 5)] *= 0x1p-130f;
+            }
+            if (rare) x[static_cast<std::size_t>((rows - 1) * cols + 7)] = kNan;
+            expect_both_equal(contiguous(x, rows, cols), "e2m1:1x128:f32", "bf16");
+            for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4"}) {
+                for (const char* rest : {":1x128:f32", ":1x128:f32:sr", ":1x128:f32:sr8",
+                                         ":1x256:f32:sr", ":1x64:f32", ":1x128:e8m0:sr"}) {
+                    expect_both_equal(contiguous(x, rows, cols), "bf16",
+                                      std::string(element) + rest);
+                }
+            }
+        }
     }
 }
 

@@ -26,24 +26,38 @@ struct SomeRows {
     }
 };
 
-// Panel of A: the rows one after the other, chunk by chunk.
+// Some codes of a row. Of `whole` ones none lies behind the end: known when this is compiled, and
+// the decoder needs no masks.
+template <bool kWhole, class Decode>
+inline I decode_some(const Decode& decode, const CodeRow& row, std::int64_t col, std::int64_t k) {
+    return decode(row, col, kWhole ? col + kChunk : k);
+}
+
+// Panel of A: the rows one after the other, chunk by chunk. `sums(col, row, carriers)` sees each.
 template <class Decode, class Sums>
 void pack_rows(const CodeRows& source, std::int64_t first, std::uint8_t* data, const Sums& sums) {
     constexpr int kVectors = kChunk / Decode::kCodes;
     const Decode decode(source.values);
     const SomeRows<kTileRows> rows(source, first);
-    for (std::int64_t col = 0; col < source.k; col += kChunk) {
+    const auto pack_chunk = [&]<bool kWhole>(std::int64_t col) {
         for (int i = 0; i < kTileRows; ++i) {
             I carriers[kVectors];
             for (int v = 0; v < kVectors; ++v) {
-                carriers[v] = i < rows.count
-                                  ? decode(rows.row[i], col + v * Decode::kCodes, source.k)
+                carriers[v] = kWhole || i < rows.count
+                                  ? decode_some<kWhole>(decode, rows.row[i],
+                                                        col + v * Decode::kCodes, source.k)
                                   : _mm512_setzero_si512();
                 _mm512_store_si512(data, carriers[v]);
                 data += 64;
             }
             sums(col, i, carriers);
         }
+    };
+    const std::int64_t whole = rows.count == kTileRows ? source.k / kChunk * kChunk : 0;
+    for (std::int64_t col = 0; col < whole; col += kChunk)
+        pack_chunk.template operator()<true>(col);
+    for (std::int64_t col = whole; col < source.k; col += kChunk) {
+        pack_chunk.template operator()<false>(col);
     }
 }
 
@@ -56,12 +70,13 @@ void pack_columns(const CodeRows& source, std::int64_t first, std::uint8_t* data
     for (int half = 0; half < kTileVectors; ++half) {
         const SomeRows<kLanes> rows(source, first + half * kLanes);
         std::uint8_t* out = data + half * 64;
-        for (std::int64_t col = 0; col < source.k; col += kChunk) {
+        const auto pack_chunk = [&]<bool kWhole>(std::int64_t col) {
             for (int v = 0; v < kVectors; ++v) {
                 I words[kLanes];
                 for (int i = 0; i < kLanes; ++i) {
-                    words[i] = i < rows.count
-                                   ? decode(rows.row[i], col + v * Decode::kCodes, source.k)
+                    words[i] = kWhole || i < rows.count
+                                   ? decode_some<kWhole>(decode, rows.row[i],
+                                                         col + v * Decode::kCodes, source.k)
                                    : _mm512_setzero_si512();
                 }
                 transpose_square(words);
@@ -70,6 +85,13 @@ void pack_columns(const CodeRows& source, std::int64_t first, std::uint8_t* data
                     out += kTileVectors * 64;
                 }
             }
+        };
+        const std::int64_t whole = rows.count == kLanes ? source.k / kChunk * kChunk : 0;
+        for (std::int64_t col = 0; col < whole; col += kChunk) {
+            pack_chunk.template operator()<true>(col);
+        }
+        for (std::int64_t col = whole; col < source.k; col += kChunk) {
+            pack_chunk.template operator()<false>(col);
         }
     }
 }

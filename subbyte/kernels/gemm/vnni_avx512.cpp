@@ -23,17 +23,41 @@ struct Int8Dot {
     static F to_float(I sum) { return int_to_float(sum); }
 };
 
-// -128 * the sum of each block of a chunk of one row, to sums[block][row].
+// The 16 sums of each of two vectors become 8, in turns.
+inline I add_pairs(I a, I b) { return add(unpack_low32(a, b), unpack_high32(a, b)); }
+inline I add_quads(I a, I b) { return add(unpack_low64(a, b), unpack_high64(a, b)); }
+inline __m128i add_quarters(I a) {
+    const __m256i half =
+        _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+}
+
+// 128 * the sums of 4 carriers each.
+inline I sums_of_fours(I start, I carriers) {
+    return _mm512_dpbusd_epi32(start, _mm512_set1_epi8(-128), carriers);
+}
+
+// -128 * the sum of the one block of each row of a chunk, from its sums of fours.
+void whole_sums(const I fours[kTileRows], std::int32_t* sums) {
+    const I last = add_pairs(fours[4], fours[5]);
+    const __m128i four = add_quarters(
+                      add_quads(add_pairs(fours[0], fours[1]), add_pairs(fours[2], fours[3]))),
+                  two = add_quarters(add_quads(last, last));
+    const __m128i zero = _mm_setzero_si128();
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(sums), _mm_sub_epi32(zero, four));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(sums + 4), _mm_sub_epi32(zero, two));
+}
+
+// The same for shorter blocks of one row, to sums[block][row].
 void block_sums(const I carriers[2], int block, std::int32_t* sums, int row) {
-    const I offset = _mm512_set1_epi8(-128);  // 128 unsigned
-    alignas(64) std::int32_t quads[32];       // of 4 carriers each
+    alignas(64) std::int32_t quads[32];  // of 4 carriers each
     for (int v = 0; v < 2; ++v) {
-        I sum = _mm512_dpbusd_epi32(_mm512_setzero_si512(), offset, carriers[v]);
+        I sum = sums_of_fours(_mm512_setzero_si512(), carriers[v]);
         sum = add(sum, _mm512_shuffle_epi32(sum, _MM_PERM_BADC));
         sum = add(sum, _mm512_shuffle_epi32(sum, _MM_PERM_CDAB));
         _mm512_store_si512(quads + 16 * v, sum);
     }
-    for (int q = 0; q < 128 / block; ++q) {
+    for (int q = 0; q < kChunk / block; ++q) {
         std::int32_t sum = 0;
         for (int i = q * block / 4; i < (q + 1) * block / 4; i += 4) sum += quads[i];
         sums[q * kTileRows + row] = -sum;
@@ -43,6 +67,15 @@ void block_sums(const I carriers[2], int block, std::int32_t* sums, int row) {
 template <class Decode>
 void pack_a_as(const CodeRows& source, std::int64_t first, int block, std::uint8_t* data,
                std::int32_t* sums) {
+    if (block == kChunk) {
+        I fours[kTileRows];
+        return pack_rows<Decode>(
+            source, first, data, [&](std::int64_t col, int row, const I carriers[2]) {
+                fours[row] =
+                    sums_of_fours(sums_of_fours(_mm512_setzero_si512(), carriers[0]), carriers[1]);
+                if (row == kTileRows - 1) whole_sums(fours, sums + col / kChunk * kTileRows);
+            });
+    }
     pack_rows<Decode>(source, first, data, [&](std::int64_t col, int row, const I carriers[2]) {
         block_sums(carriers, block, sums + col / block * kTileRows, row);
     });

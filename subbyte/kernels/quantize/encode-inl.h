@@ -136,6 +136,11 @@ inline I encode_moved(F y, I x) {
 // (Markstein's theorem, e.g. Handbook of Floating-Point Arithmetic, 2nd ed., section 4.7). Scales
 // within 2^-60 .. 2^60 keep what underflows on the way far below anything that rounding to a code
 // can see.
+inline F divide(F a, F scale, F r, F r_low) {
+    const F q = mul_add(a, r, mul(a, r_low));
+    return mul_add(neg_mul_add(q, scale, a), r, q);
+}
+
 template <Scaling kScaling>
 inline F scale_magnitude(F a, const TileFactors& tiles, std::int64_t tile) {
     if constexpr (kScaling == Scaling::kMultiply) return mul(a, set(tiles.reciprocal[tile]));
@@ -143,9 +148,8 @@ inline F scale_magnitude(F a, const TileFactors& tiles, std::int64_t tile) {
         return mul(mul(a, set(0.75f)), set(tiles.reciprocal[tile]));
     }
     if constexpr (kScaling == Scaling::kDivide) return div(a, set(tiles.scale[tile]));
-    const F r = set(tiles.reciprocal[tile]);
-    const F q = mul_add(a, r, mul(a, set(tiles.reciprocal_low[tile])));
-    return mul_add(neg_mul_add(q, set(tiles.scale[tile]), a), r, q);
+    return divide(a, set(tiles.scale[tile]), set(tiles.reciprocal[tile]),
+                  set(tiles.reciprocal_low[tile]));
 }
 
 // The noise of kLanes elements, kNoise bits each.

@@ -116,6 +116,7 @@ public:
     }
 
     void quantize_chunk(std::int64_t index, const SourcePiece& source) {
+        if (quantize_down(place_chunk(index), source)) return;
         const Chunk chunk = load_chunk(index, source);
         if (!spec_.is_scaled()) {
             for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) encode_unscaled(chunk, r);
@@ -186,6 +187,57 @@ private:
         }
         chunk.values = copy;
         return chunk;
+    }
+
+    // A chunk of a transposed source without turning the values over: BF16, or rows that are single
+    // tiles. False: not possible.
+    bool quantize_down(const Chunk& chunk, const SourcePiece& source) const {
+        const std::int64_t rows = chunk.row1 - chunk.row0;
+        if (source.row_stride != 1 || source.col_stride == 1 || rotation_.size != 0 ||
+            chunk.cols() % 128 != 0 || rows % 16 != 0) {
+            return false;
+        }
+        const float* const first = source.at(chunk.row0, chunk.col0);
+        if (!spec_.is_scaled()) {
+            if (spec_.is_fp32() || spec_.stochastic()) return false;
+            ops_.encode_bf16_down(first, source.col_stride, rows, chunk.cols(),
+                                  packed_.codes + chunk.row0 * stride_ + 2 * chunk.col0, stride_);
+            return true;
+        }
+        const RowOps::EncodeDown encode = encode_down();
+        if (encode == nullptr || chunk.cols() > grid_.tile_cols) return false;
+        std::uint32_t* const amax = workspace().zero_amax(rows);
+        ops_.amax_columns(first, source.col_stride, rows, chunk.cols(), amax);
+        const TileFactors tiles = workspace().plain.reserve(rows);
+        const std::int64_t tile = chunk.col0 / grid_.tile_cols;
+        scaler_.scale(amax, chunk.row0, tile, rows, 1, 1.0f, tiles);
+        if (std::any_of(tiles.scaling, tiles.scaling + rows,
+                        [](Scaling s) { return s != Scaling::kDivideByReciprocal; })) {
+            return false;
+        }
+        for (std::int64_t r = 0; r < rows; ++r) {
+            packed_.scales_f32[(chunk.row0 + r) * grid_.grid_cols + tile] = tiles.scale[r];
+        }
+        const auto block = static_cast<std::uint64_t>((chunk.row0 * cols_ + chunk.col0) / 8);
+        encode(first, source.col_stride, rows, chunk.cols(), tiles,
+               {noise_, block, static_cast<std::uint64_t>(cols_ / 8)},
+               packed_.codes + chunk.row0 * stride_ + chunk.col0 * spec_.element->bits / 8,
+               stride_);
+        return true;
+    }
+
+    // The loop for that; null where the spec has none.
+    RowOps::EncodeDown encode_down() const {
+        if (!chunks_.local || grid_.tile_rows != 1 || spec_.scale != ScaleFormat::kFp32 ||
+            spec_.four_over_six != formats::FourOverSix::kOff || spec_.ms_eden ||
+            (spec_.stochastic() && cols_ % 8 != 0)) {
+            return nullptr;
+        }
+        const auto element = static_cast<std::size_t>(element_index(*spec_.element));
+        if (element >= ops_.encode_down.size()) return nullptr;
+        if (spec_.rounding == formats::Rounding::kNearestEven) return ops_.encode_down[element][0];
+        const bool noise16 = spec_.stochastic() && spec_.noise_bits == formats::kMostNoiseBits;
+        return noise16 ? ops_.encode_down[element][1] : nullptr;
     }
 
     void amax_chunk(const Chunk& chunk) {

@@ -7,6 +7,7 @@
 
 #include "subbyte/kernels/quantize/decode-inl.h"
 #include "subbyte/kernels/quantize/encode-inl.h"
+#include "subbyte/kernels/quantize/encode_down-inl.h"
 #include "subbyte/kernels/quantize/noise-inl.h"
 #include "subbyte/kernels/quantize/rotate-inl.h"
 #include "subbyte/kernels/quantize/row_ops.h"
@@ -33,6 +34,10 @@ constexpr RowOps::Encodes kTableEncodes{
     encode_table_row<E, Round::kDown>,
 };
 
+template <class E>
+constexpr std::array<RowOps::EncodeDown, 2> kEncodesDown{encode_down<E, Round::kNearest>,
+                                                         encode_down<E, Round::kNoise16>};
+
 constexpr RowOps kRowOps{
     amax_row,
     amax_columns,
@@ -41,6 +46,9 @@ constexpr RowOps kRowOps{
      kEncodes<E3m2>, kEncodes<E3m4>, kEncodes<MxInt8>, kTableEncodes<Nf4>, kTableEncodes<Lns8>,
      kTableEncodes<Lns4>, kTableEncodes<Dynamic8>, kTableEncodes<UDynamic8>,
      kTableEncodes<Dynamic4>, kTableEncodes<ULinear4>},
+    {kEncodesDown<E4m3>, kEncodesDown<E5m2>, kEncodesDown<E2m1>, kEncodesDown<Int8>,
+     kEncodesDown<Int4>},
+    encode_bf16_down,
     pack_nibbles_row,
     encode_bf16_row,
     noise_row,

@@ -68,6 +68,12 @@ struct RowSpan {
     std::int64_t tile_cols = 1;
 };
 
+// Where the noise of a matrix lies: the block of element (0, 0), and blocks from row to row.
+struct NoiseRows {
+    const NoiseAddress& address;
+    std::uint64_t first, stride;
+};
+
 // The inner loops of quantisation and its inverse for one instruction set. Everything around them
 // (tiling, scales, threads) is shared, see tiled.h.
 struct RowOps {
@@ -89,6 +95,19 @@ struct RowOps {
                             const std::uint16_t* noise, std::uint8_t* codes);
     using Encodes = std::array<Encode, 7>;
     std::array<Encodes, 16> encode;
+
+    // Packed codes of a transposed source, whose values are not turned over: element (r, c) is
+    // source[c * stride + r]; rows are `codes_stride` bytes apart. `rows` is a multiple of 16,
+    // `cols` one of 128. Each row is one tile (or a part of it), kDivideByReciprocal. By element
+    // (e4m3, e5m2, e2m1, int8, int4) and rounding (nearest even, stochastic with 16 bits).
+    using EncodeDown = void (*)(const float* source, std::int64_t stride, std::int64_t rows,
+                                std::int64_t cols, const TileFactors& tiles, const NoiseRows& noise,
+                                std::uint8_t* codes, std::int64_t codes_stride);
+    std::array<std::array<EncodeDown, 2>, 5> encode_down;
+
+    // The same for the IEEE conversion to bf16, to nearest even; `cols` a multiple of 32.
+    void (*encode_bf16_down)(const float* source, std::int64_t stride, std::int64_t rows,
+                             std::int64_t cols, std::uint8_t* codes, std::int64_t codes_stride);
 
     // Bytes with one 4-bit code each to two codes per byte, first one low. Of an odd count the last
     // high nibble is 0.

@@ -186,7 +186,7 @@ void quantize_both_tiled(const RowOps& ops, const MatrixView& source, const Quan
 
 bool quantize_computed_tiled(const RowOps& ops, const ComputedMatrices& source,
                              std::span<const QuantizeTargets> targets) {
-    constexpr std::int64_t kMostCols = 256;
+    constexpr std::int64_t kMostCols = 512;
     for (const QuantizeTargets& target : targets) {
         write_head(target.rows);
         write_head(target.columns);

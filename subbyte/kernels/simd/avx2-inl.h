@@ -111,6 +111,12 @@ inline I shift_right64(I v) {
 }
 inline I interleave_low(I a, I b) { return _mm256_blend_epi32(a, shift_left64<32>(b), 0xAA); }
 
+// The low halves of the 64-bit lanes of a, then those of b.
+inline I low_halves(I a, I b) {
+    const F both = _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88);
+    return _mm256_permute4x64_epi64(_mm256_castps_si256(both), 0xD8);
+}
+
 inline I load_int(const std::uint32_t* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }

@@ -109,6 +109,12 @@ inline I interleave_low(I a, I b) {
     return _mm512_mask_blend_epi32(0xAAAA, a, shift_left64<32>(b));
 }
 
+// The low halves of the 64-bit lanes of a, then those of b.
+inline I low_halves(I a, I b) {
+    const I index = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return _mm512_permutex2var_epi32(a, index, b);
+}
+
 inline I load_int(const std::uint32_t* p) { return _mm512_loadu_si512(p); }
 inline void store_int(void* p, I v) { _mm512_storeu_si512(p, v); }
 inline I unpack_low32(I a, I b) { return _mm512_unpacklo_epi32(a, b); }
