@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "subbyte/core/error.h"
+#include "subbyte/core/nearest.h"
 #include "subbyte/plan/cbc_solver.h"
 #include "subbyte/plan/cover_search.h"
 
@@ -249,6 +250,18 @@ std::string_view status_name(SelectionStatus status) {
         case SelectionStatus::kInfeasible: return "infeasible";
     }
     return "unknown";
+}
+
+SelectionStatus status_from_name(std::string_view name) {
+    std::vector<std::string> known;
+    for (const SelectionStatus status :
+         {SelectionStatus::kOptimal, SelectionStatus::kFeasible, SelectionStatus::kNoSolution,
+          SelectionStatus::kInfeasible}) {
+        if (name == status_name(status)) return status;
+        known.emplace_back(status_name(status));
+    }
+    throw Error(ErrorCode::kUsage, fmt::format("unknown status of a solver '{}'", name),
+                nearest_hint(name, known));
 }
 
 Selection solve_selection(const SelectionProblem& problem, const SelectionLimits& limits) {

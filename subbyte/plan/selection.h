@@ -32,8 +32,10 @@ enum class SelectionStatus {
     kInfeasible,  // no choice reaches the target; `best_gain` says what is possible
 };
 
-// "optimal", "time limit", "no solution", "infeasible".
+// "optimal", "time limit", "no solution", "infeasible"; status_from_name is the inverse (Error
+// kUsage with the nearest).
 std::string_view status_name(SelectionStatus status);
+SelectionStatus status_from_name(std::string_view name);
 
 struct Selection {
     SelectionStatus status = SelectionStatus::kNoSolution;

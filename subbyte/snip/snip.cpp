@@ -341,7 +341,10 @@ nlohmann::json SNIP::state() {
         const plan::PlanResult& r = event.result;
         json["in_flight"] = {{"swap_step", in_flight_->swap_step},
                              {"measured_at", event.measured_at},
-                             {"usable", r.usable()},
+                             {"status", std::string(plan::status_name(r.status))},
+                             {"gap", r.gap},
+                             {"objective", r.objective},
+                             {"probe_passes", event.probe_passes},
                              {"kept", event.kept},
                              {"cost", {event.cost, event.cost_in_force}},
                              {"damage", in_flight_->damage},
@@ -368,8 +371,15 @@ void SNIP::load_state(const nlohmann::json& state) {
             event.measured_at = saved.at("measured_at").get<std::int64_t>();
             plan::PlanResult& r = event.result;
             r.plan = plan::plan_from_json(saved.at("plan"), &precision_->table());
-            r.status = saved.at("usable").get<bool>() ? plan::SelectionStatus::kOptimal
-                                                      : plan::SelectionStatus::kNoSolution;
+            if (saved.contains("status")) {
+                r.status = plan::status_from_name(saved.at("status").get<std::string>());
+                r.gap = saved.at("gap").get<double>();
+                r.objective = saved.at("objective").get<double>();
+                event.probe_passes = saved.at("probe_passes").get<int>();
+            } else {  // an older checkpoint: whether the plan was proven is not known
+                r.status = saved.at("usable").get<bool>() ? plan::SelectionStatus::kFeasible
+                                                          : plan::SelectionStatus::kNoSolution;
+            }
             r.efficiency = options_.efficiency;
             r.target = saved.at("target").get<double>();
             r.reached = saved.at("reached").get<double>();

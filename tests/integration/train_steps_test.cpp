@@ -274,6 +274,39 @@ TEST(SlowSolver, ASolveThatWasInFlightResumesToTheSameSwap) {
     }
 }
 
+// What the checkpoint says of a plan in flight is what the solver said, not that it was proven.
+TEST(SlowSolver, AResumedPlanKeepsTheStatusOfItsSolve) {
+    at::set_num_threads(1);
+    const auto hurried = [](const plan::LayerTable& table, const plan::ModelStatistics& statistics,
+                            const plan::PlannerOptions& options) {
+        plan::PlanResult result = plan::make_plan(table, statistics, options);
+        result.status = plan::SelectionStatus::kFeasible;
+        result.gap = 0.03;
+        result.objective = 0.5;
+        return result;
+    };
+    Job first(hurried), second(hurried);
+    for (std::int64_t step = 0; step < 4; ++step) first.step(step);
+    nlohmann::json saved = first.snip.state();
+    const auto resumed = [&] {
+        second.events.clear();
+        second.optimizer.load_state(first.optimizer.state_tensors(),
+                                    first.optimizer.state_numbers());
+        second.snip.load_state(saved);
+        for (std::int64_t step = 4; step < 6; ++step) second.step(step);
+        return second.events.at(0);
+    };
+    const SnipEvent event = resumed();
+    EXPECT_EQ(event.result.status, plan::SelectionStatus::kFeasible);
+    EXPECT_EQ(event.result.gap, 0.03);
+    EXPECT_EQ(event.result.objective, 0.5);
+    EXPECT_GT(event.probe_passes, 0);
+    // A checkpoint that says only that there is a plan: nothing is known to be proven.
+    saved.at("in_flight").erase("status");
+    saved.at("in_flight")["usable"] = true;
+    EXPECT_EQ(resumed().result.status, plan::SelectionStatus::kFeasible);
+}
+
 TEST(Divergence, OfAMeasuringStepNamesLayerTensorAndStep) {
     at::set_num_threads(1);
     Job job;

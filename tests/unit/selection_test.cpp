@@ -310,6 +310,12 @@ TEST(Selection, WithoutTimeThereIsNoSolution) {
     EXPECT_EQ(selection.status, SelectionStatus::kNoSolution);
     EXPECT_TRUE(selection.choice.empty());
     EXPECT_EQ(status_name(selection.status), "no solution");
+    for (const SelectionStatus status :
+         {SelectionStatus::kOptimal, SelectionStatus::kFeasible, SelectionStatus::kNoSolution,
+          SelectionStatus::kInfeasible}) {
+        EXPECT_EQ(status_from_name(status_name(status)), status);
+    }
+    EXPECT_THROW(status_from_name("optimum"), Error);
 }
 
 TEST(Selection, GapIsKept) {
