@@ -50,70 +50,54 @@ std::array<double, 3> gradient_errors(const LayerStatistics& source, std::size_t
     return variance;
 }
 
-// Mean over all layers k of the relative change of W_k after one optimizer step: of the errors of
-// each slot alone, and of all together.
-struct WeightChange {
-    std::array<double, 3> slots{};
-    double layer = 0;
-};
+// Result errors of a layer whose slots have different recipes.
+std::array<double, 3> mixed_errors(const LayerStatistics& layer, const std::string& name,
+                                   const std::array<std::string, 3>& recipes) {
+    std::array<double, 3> errors{};
+    for (std::size_t slot = 0; slot < 3; ++slot) {
+        errors[slot] = result_errors(layer, quantisation_errors(layer, name, recipes[slot]))[slot];
+    }
+    return errors;
+}
 
-// Share of DW that a gradient error of norm 1 at layer k causes. A weight of zeros has no relative
-// change; it is left out like any layer that has no statistics.
+double sum(const std::array<double, 3>& parts) { return parts[0] + parts[1] + parts[2]; }
+
+void check_finite(const Divergence& d, const std::string& layer, const std::string& what) {
+    if (!std::isfinite(d.loss)) fail_nonfinite(layer, what, d.loss);
+    if (!std::isfinite(d.weight)) fail_nonfinite(layer, what, d.weight);
+}
+
+// Of each slot as if the other two were absent.
+std::array<Divergence, 3> slot_divergences(const ModelStatistics& statistics, std::size_t l,
+                                           const std::string& recipe, LossEstimator estimator) {
+    const LayerStatistics& layer = statistics.layers[l];
+    const std::string& name = statistics.table[l].name;
+    const std::array<double, 3> errors =
+        result_errors(layer, quantisation_errors(layer, name, recipe));
+    std::array<Divergence, 3> result{};
+    result[0].loss =
+        ratio(loss_change(layer, name, recipe, estimator).size(), std::abs(statistics.loss));
+    for (std::size_t k = 0; k < statistics.layers.size(); ++k) {
+        const double unit = update_change(statistics, k);
+        const std::array<double, 3> variance = gradient_errors(layer, l, k, errors);
+        for (std::size_t slot = 0; slot < 3; ++slot) {
+            result[slot].weight += unit * std::sqrt(variance[slot]);
+        }
+    }
+    for (const Divergence& d : result) {
+        check_finite(d, name, fmt::format("the divergence of '{}'", recipe));
+    }
+    return result;
+}
+
+}  // namespace
+
 double update_change(const ModelStatistics& statistics, std::size_t k) {
     const LayerStatistics& s = statistics.layers[k];
     if (!(s.w > 0)) return 0;
     return ratio(s.jacobian, std::sqrt(s.update_numel)) / s.w /
            static_cast<double>(statistics.layers.size());
 }
-
-WeightChange weight_change(const ModelStatistics& statistics, std::size_t l,
-                           const std::array<double, 3>& errors) {
-    WeightChange result;
-    for (std::size_t k = 0; k < statistics.layers.size(); ++k) {
-        const double unit = update_change(statistics, k);
-        const std::array<double, 3> variance = gradient_errors(statistics.layers[l], l, k, errors);
-        for (std::size_t slot = 0; slot < 3; ++slot) {
-            result.slots[slot] += unit * std::sqrt(variance[slot]);
-        }
-        result.layer += unit * std::sqrt(variance[0] + variance[1] + variance[2]);
-    }
-    return result;
-}
-
-// The damage of a recipe in a layer, whole and by slot.
-struct LayerDamage {
-    Divergence layer;
-    std::array<Divergence, 3> slots{};
-};
-
-// Calls visit(l, r, damage) for every candidate and recipe.
-template <typename Visit>
-void for_each_damage(const ModelStatistics& statistics, const std::vector<std::string>& recipes,
-                     LossEstimator estimator, Visit visit) {
-    check_statistics(statistics);
-    for (std::size_t l = 0; l < statistics.layers.size(); ++l) {
-        if (!statistics.table[l].candidate) continue;
-        const LayerStatistics& layer = statistics.layers[l];
-        const std::string& name = statistics.table[l].name;
-        for (std::size_t r = 0; r < recipes.size(); ++r) {
-            const LayerStatistics::Errors errors = quantisation_errors(layer, name, recipes[r]);
-            const double loss = ratio(loss_change(layer, name, recipes[r], estimator).size(),
-                                      std::abs(statistics.loss));
-            const WeightChange change = weight_change(statistics, l, result_errors(layer, errors));
-            if (!std::isfinite(loss) || !std::isfinite(change.layer)) {
-                fail_nonfinite(name, fmt::format("the divergence of '{}'", recipes[r]),
-                               std::isfinite(loss) ? change.layer : loss);
-            }
-            LayerDamage damage{.layer = {loss, change.layer}};
-            for (std::size_t slot = 0; slot < 3; ++slot)
-                damage.slots[slot].weight = change.slots[slot];
-            damage.slots[0].loss = loss;
-            visit(l, r, damage);
-        }
-    }
-}
-
-}  // namespace
 
 bool is_unmeasured(const LayerStatistics& layer) {
     return layer.x == 0 && layer.y == 0 && layer.g == 0 && layer.dw == 0;
@@ -146,38 +130,49 @@ LayerStatistics::Errors quantisation_errors(const LayerStatistics& layer,
     return errors;
 }
 
+Divergence layer_divergence(const ModelStatistics& statistics, std::size_t l,
+                            const std::array<std::string, 3>& recipes, LossEstimator estimator) {
+    const LayerStatistics& layer = statistics.layers[l];
+    const std::string& name = statistics.table[l].name;
+    Divergence result{.loss = ratio(loss_change(layer, name, recipes[0], estimator).size(),
+                                    std::abs(statistics.loss))};
+    const std::array<double, 3> errors = mixed_errors(layer, name, recipes);
+    for (std::size_t k = 0; k < statistics.layers.size(); ++k) {
+        result.weight += update_change(statistics, k) *
+                         std::sqrt(sum(gradient_errors(statistics.layers[l], l, k, errors)));
+    }
+    check_finite(result, name, fmt::format("the divergence of '{}'", fmt::join(recipes, "', '")));
+    return result;
+}
+
 std::vector<std::vector<Divergence>> estimate_divergence(const ModelStatistics& statistics,
                                                          const std::vector<std::string>& recipes,
                                                          LossEstimator estimator) {
+    check_statistics(statistics);
     std::vector<std::vector<Divergence>> result(statistics.layers.size(),
                                                 std::vector<Divergence>(recipes.size()));
-    for_each_damage(
-        statistics, recipes, estimator,
-        [&](std::size_t l, std::size_t r, const LayerDamage& d) { result[l][r] = d.layer; });
+    for (std::size_t l = 0; l < result.size(); ++l) {
+        if (!statistics.table[l].candidate) continue;
+        for (std::size_t r = 0; r < recipes.size(); ++r) {
+            result[l][r] =
+                layer_divergence(statistics, l, statistics.table[l].with(recipes[r]), estimator);
+        }
+    }
     return result;
 }
 
 std::vector<std::vector<std::array<Divergence, 3>>> estimate_slot_divergence(
     const ModelStatistics& statistics, const std::vector<std::string>& recipes,
     LossEstimator estimator) {
+    check_statistics(statistics);
     std::vector<std::vector<std::array<Divergence, 3>>> result(
         statistics.layers.size(), std::vector<std::array<Divergence, 3>>(recipes.size()));
-    for_each_damage(
-        statistics, recipes, estimator,
-        [&](std::size_t l, std::size_t r, const LayerDamage& d) { result[l][r] = d.slots; });
-    return result;
-}
-
-Divergence joined(const LayerInfo& layer, const std::array<Divergence, 3>& slots) {
-    Divergence result;
-    double squares = 0;
-    for (const Slot slot : kSlots) {
-        if (!layer.plans(slot)) continue;
-        const Divergence& part = slots[static_cast<std::size_t>(slot)];
-        result.loss += part.loss;
-        squares += square(part.weight);
+    for (std::size_t l = 0; l < result.size(); ++l) {
+        if (!statistics.table[l].candidate) continue;
+        for (std::size_t r = 0; r < recipes.size(); ++r) {
+            result[l][r] = slot_divergences(statistics, l, recipes[r], estimator);
+        }
     }
-    result.weight = std::sqrt(squares);
     return result;
 }
 
@@ -191,31 +186,22 @@ Divergence estimate_plan_divergence(const ModelStatistics& statistics, const Pla
         if (!statistics.table[l].candidate) continue;
         const LayerStatistics& layer = statistics.layers[l];
         const std::string& name = statistics.table[l].name;
-        if (statistics.table[l].plans(Slot::kFprop)) {
-            const LossChange change =
-                loss_change(layer, name, plan.recipe(name, Slot::kFprop), estimator);
-            loss.shift += change.shift;
-            loss.spread = std::hypot(loss.spread, change.spread);
-        }
-        std::array<double, 3> errors{};
-        for (const Slot slot : kSlots) {
-            if (!statistics.table[l].plans(slot)) continue;
-            const auto slot_errors = quantisation_errors(layer, name, plan.recipe(name, slot));
-            const auto i = static_cast<std::size_t>(slot);
-            errors[i] = result_errors(layer, slot_errors)[i];
-        }
+        const std::array<std::string, 3> recipes{plan.recipe(name, Slot::kFprop),
+                                                 plan.recipe(name, Slot::kDgrad),
+                                                 plan.recipe(name, Slot::kWgrad)};
+        const LossChange change = loss_change(layer, name, recipes[0], estimator);
+        loss.shift += change.shift;
+        loss.spread = std::hypot(loss.spread, change.spread);
+        const std::array<double, 3> errors = mixed_errors(layer, name, recipes);
         for (std::size_t k = 0; k < layers; ++k) {
-            for (const double part : gradient_errors(layer, l, k, errors)) variance[k] += part;
+            variance[k] += sum(gradient_errors(layer, l, k, errors));
         }
     }
     Divergence result{.loss = ratio(loss.size(), std::abs(statistics.loss))};
     for (std::size_t k = 0; k < layers; ++k) {
         result.weight += update_change(statistics, k) * std::sqrt(variance[k]);
     }
-    if (!std::isfinite(result.loss) || !std::isfinite(result.weight)) {
-        fail_nonfinite("the whole model", "the divergence of the plan",
-                       std::isfinite(result.loss) ? result.weight : result.loss);
-    }
+    check_finite(result, "the whole model", "the divergence of the plan");
     return result;
 }
 

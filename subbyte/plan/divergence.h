@@ -29,8 +29,9 @@ struct Divergence {
 // The baseline is BF16: recipes that quantise nothing below it (bf16, fp32) cost 0. A layer whose
 // statistics are zero (frozen, or not reached in the measured step) costs 0, and gains that were
 // not measured (empty) count as 0. Layers that are no candidates cost 0 too; they still count as
-// layers that an error reaches. Errors: kUsage for an unknown recipe and for one that was not
-// measured (names layer and recipe); kDiverged names the layer with a non-finite number.
+// layers that an error reaches. Pinned slots keep their recipes: their squared errors are the same
+// constant under every recipe of the layer. Errors: kUsage for an unknown recipe and for one that
+// was not measured (names layer and recipe); kDiverged names the layer with a non-finite number.
 std::vector<std::vector<Divergence>> estimate_divergence(const ModelStatistics& statistics,
                                                          const std::vector<std::string>& recipes,
                                                          LossEstimator estimator);
@@ -46,15 +47,21 @@ std::vector<std::vector<std::array<Divergence, 3>>> estimate_slot_divergence(
     const ModelStatistics& statistics, const std::vector<std::string>& recipes,
     LossEstimator estimator);
 
-// The damage of a layer whose slots do `slots`: sum of DL, root of the sum of squares of DW; slots
-// that no plan chooses for count nothing.
-Divergence joined(const LayerInfo& layer, const std::array<Divergence, 3>& slots);
+// The same of one layer whose slots (fprop, dgrad, wgrad) have these recipes. The statistics have
+// passed check_statistics(). Errors as above.
+Divergence layer_divergence(const ModelStatistics& statistics, std::size_t layer,
+                            const std::array<std::string, 3>& recipes, LossEstimator estimator);
 
 // The damage of a whole plan, every slot in its recipe: shifts of the loss add up, and squares of
 // spreads; at every layer that is reached, squared errors of gradients add up. Less than the sum of
 // the layers' divergences. Errors as above.
 Divergence estimate_plan_divergence(const ModelStatistics& statistics, const Plan& plan,
                                     LossEstimator estimator);
+
+// Share of DW that an error of norm 1 in the gradient of layer k makes: |J_k| / (sqrt(numel_k)
+// |W_k| M) for M layers. A weight of zeros has no relative change; it is left out, like a layer
+// that has no statistics.
+double update_change(const ModelStatistics& statistics, std::size_t k);
 
 // Error norms of a layer under a recipe: all 0 for a recipe that quantises nothing below BF16.
 // Error kUsage when they were not measured, kDiverged when one is not finite.

@@ -23,10 +23,18 @@ struct LayerInfo {
     // Recipes that a rule gives single slots of a candidate, whatever the plan; "": the plan's.
     std::array<std::string, 3> pinned{};
 
-    // Whether a plan chooses the recipe of this slot. What it does not choose counts nowhere: not
-    // as work that could be saved, and not as damage.
+    // Whether a plan chooses the recipe of this slot. What it does not choose is no work that could
+    // be saved; its errors are part of the layer's damage, whatever is chosen for the others.
     bool plans(Slot slot) const {
         return candidate && pinned[static_cast<std::size_t>(slot)].empty();
+    }
+    // The recipes of the slots when a plan gives the layer `recipe`: pinned ones stay.
+    std::array<std::string, 3> with(const std::string& recipe) const {
+        std::array<std::string, 3> recipes = pinned;
+        for (std::string& slot : recipes) {
+            if (slot.empty()) slot = recipe;
+        }
+        return recipes;
     }
     int planned_slots() const { return plans(kSlots[0]) + plans(kSlots[1]) + plans(kSlots[2]); }
 

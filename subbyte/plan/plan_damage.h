@@ -20,10 +20,9 @@ struct PlanDamage {
 };
 
 // Damage of `plan` on these statistics. Weights, estimator, efficiency and `squared` are those of
-// `options`; its method, recipes and target are not looked at. A layer whose GEMMs have different
-// recipes counts sum of DL, and root of the sum of squares of DW (see estimate_slot_divergence).
-// Error kUsage for a recipe that was not measured (names layer and recipe); kDiverged for
-// statistics that are not finite.
+// `options`; its method, recipes and target are not looked at. Layers count as a whole, whatever
+// recipes their GEMMs have (see layer_divergence). Error kUsage for a recipe that was not measured
+// (names layer and recipe); kDiverged for statistics that are not finite.
 PlanDamage plan_damage(const Plan& plan, const LayerTable& table, const ModelStatistics& statistics,
                        const PlannerOptions& options);
 

@@ -12,6 +12,7 @@
 #include "subbyte/core/error.h"
 #include "subbyte/core/nearest.h"
 #include "subbyte/plan/measured_times.h"
+#include "subbyte/plan/statistics_check.h"
 
 namespace subbyte::plan {
 namespace {
@@ -274,19 +275,16 @@ void set_divergences(PlanTask& task, const LayerTable& table, const ModelStatist
         return options.squared ? sum * sum : sum;
     };
     const bool layers = options.granularity == Granularity::kLayer;
-    const bool pinned = std::any_of(table.begin(), table.end(), [](const LayerInfo& layer) {
-        return layer.candidate && layer.planned_slots() < 3;
-    });
-    const auto whole = layers ? estimate_divergence(statistics, options.recipes, options.estimator)
-                              : std::vector<std::vector<Divergence>>{};
-    const auto parts = layers && !pinned ? std::vector<std::vector<std::array<Divergence, 3>>>{}
-                                         : estimate_slot_divergence(statistics, options.recipes,
-                                                                    options.estimator);
+    const auto parts =
+        layers ? std::vector<std::vector<std::array<Divergence, 3>>>{}
+               : estimate_slot_divergence(statistics, options.recipes, options.estimator);
+    if (layers) check_statistics(statistics);
     // Of what the unit decides in this layer.
     const auto divergence = [&](std::size_t layer, Slot slot, std::size_t r) {
         const std::size_t l = measured[layer];
         if (!layers) return parts[l][r][static_cast<std::size_t>(slot)];
-        return table[layer].planned_slots() == 3 ? whole[l][r] : joined(table[layer], parts[l][r]);
+        return layer_divergence(statistics, l, table[layer].with(options.recipes[r]),
+                                options.estimator);
     };
     for (PlanUnit& unit : task.units) {
         unit.cost.assign(task.recipes.size(), 0.0);
@@ -305,19 +303,20 @@ void set_divergences(PlanTask& task, const LayerTable& table, const ModelStatist
     }
 }
 
-// DL alone by the estimator that the method names; what is predicted of the plan stays that of the
-// options.
+// DL alone by the estimator that the method names, and DW so small beside it that it only decides
+// between plans of the same DL: that of dgrad and wgrad is 0. What is predicted of the plan stays
+// that of the options.
 void set_estimator_costs(PlanTask& task, const LayerTable& table, const ModelStatistics& statistics,
                          const MeasuredLayers& measured, LossEstimator estimator,
                          PlannerOptions options) {
     options.estimator = estimator;
-    options.loss_weight = 1;
-    options.weight_weight = 0;
-    options.squared = false;
     PlanTask rival = task;
     set_divergences(rival, table, statistics, measured, options);
     for (std::size_t u = 0; u < task.units.size(); ++u) {
-        task.units[u].cost = std::move(rival.units[u].cost);
+        for (std::size_t r = 0; r < task.recipes.size(); ++r) {
+            const Divergence& d = rival.units[u].divergence[r];
+            task.units[u].cost[r] = d.loss + factor * d.weight;
+        }
     }
 }
 
@@ -363,7 +362,8 @@ void set_costs(PlanTask& task, const LayerTable& table, const ModelStatistics& s
     set_divergences(task, table, statistics, measured, options);
     note_unmeasured(task, table, statistics, measured);
     if (options.method == "min-abs-err" || options.method == "min-rel-err") {
-        set_local_costs(task, statistics, measured, options.method == "min-rel-err");
+        set_local_costs(task, statistics, measured, options.method == "min-rel-err",
+                        options.granularity == Granularity::kGemm);
     } else if (const auto estimator = find_estimator(options.method)) {
         set_estimator_costs(task, table, statistics, measured, *estimator, options);
     }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "subbyte/snip/oracle.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "subbyte/ops/reduce.h"
@@ -58,6 +59,7 @@ struct Sum {
 // Every plan against uniform `high` on all batches, DL with its sign.
 std::vector<plan::Divergence> compare(const Oracle& oracle, const std::vector<plan::Plan>& plans) {
     const PlanGuard guard(oracle.precision);
+    const PinsLifted lifted(oracle.precision);
     oracle.precision.observer = nullptr;
     const plan::Plan high = plan::uniform_plan(oracle.precision.table(), oracle.high);
     std::vector<Sum> sums(plans.size());
@@ -77,7 +79,9 @@ std::vector<plan::Divergence> compare(const Oracle& oracle, const std::vector<pl
 }  // namespace
 
 plan::Divergence Oracle::of(const plan::Plan& plan) const {
-    plan::Divergence divergence = compare(*this, {plan}).front();
+    plan::Plan pinned = plan;
+    plan::apply_pins(pinned, precision.table());
+    plan::Divergence divergence = compare(*this, {pinned}).front();
     divergence.loss = std::fabs(divergence.loss);
     return divergence;
 }
@@ -85,13 +89,19 @@ plan::Divergence Oracle::of(const plan::Plan& plan) const {
 std::vector<std::vector<plan::Divergence>> Oracle::per_layer(
     const std::vector<std::string>& recipes, bool keep_sign) const {
     const plan::LayerTable& table = precision.table();
+    plan::LayerTable free = table;
+    for (plan::LayerInfo& layer : free) {
+        if (layer.candidate) layer.pinned = {};
+    }
     std::vector<plan::Plan> plans;
     std::vector<std::pair<std::size_t, std::size_t>> place;
     for (std::size_t l = 0; l < table.size(); ++l) {
         for (std::size_t r = 0; r < recipes.size(); ++r) {
-            if (!table[l].candidate || recipes[r] == high) continue;
-            plans.push_back(plan::uniform_plan(table, high));
-            plans.back().set(table[l].name, recipes[r]);
+            const std::array<std::string, 3> slots = table[l].with(recipes[r]);
+            const bool same = std::ranges::count(slots, high) == 3;
+            if (!table[l].candidate || same) continue;
+            plans.push_back(plan::uniform_plan(free, high));
+            plans.back().layers[table[l].name] = slots;
             place.emplace_back(l, r);
         }
     }

@@ -23,12 +23,13 @@ struct Oracle {
     const std::vector<at::Tensor>& weights;  // of the layers in the table
     std::string high = "bf16";
 
-    // Realised divergence of a whole plan against uniform `high`: DL = |L' - L| / |L|,
+    // Realised divergence of a whole plan against uniform `high` (pinned slots of candidates too):
+    // DL = |L' - L| / |L|,
     // DW = mean over layers of |W'_k - W_k| / |W_k| after one optimizer step, clipping included.
     plan::Divergence of(const plan::Plan& plan) const;
 
-    // [layer][recipe]: the layer alone in that recipe. Layers that are no candidates are zero. With
-    // `keep_sign` DL is negative where the loss became less.
+    // [layer][recipe]: the layer alone in that recipe, its pinned slots in theirs. Layers that are
+    // no candidates are zero. With `keep_sign` DL is negative where the loss became less.
     std::vector<std::vector<plan::Divergence>> per_layer(const std::vector<std::string>& recipes,
                                                          bool keep_sign = false) const;
 };

@@ -30,4 +30,26 @@ private:
     plan::LayerTable table_;
 };
 
+// Lets plans decide over pinned slots too: what those do belongs to the damage.
+class PinsLifted {
+public:
+    explicit PinsLifted(nn::Precision& precision)
+        : precision_(precision), table_(precision.table()) {
+        for (std::uint32_t l = 0; l < table_.size(); ++l) {
+            if (table_[l].candidate) precision_.free_layer(l);
+        }
+    }
+    ~PinsLifted() {
+        for (std::uint32_t l = 0; l < table_.size(); ++l) {
+            if (table_[l].candidate) precision_.fix_layer(l, table_[l].pinned);
+        }
+    }
+    PinsLifted(const PinsLifted&) = delete;
+    PinsLifted& operator=(const PinsLifted&) = delete;
+
+private:
+    nn::Precision& precision_;
+    plan::LayerTable table_;
+};
+
 }  // namespace subbyte::snip

@@ -105,7 +105,7 @@ SNIP::SNIP(torch::nn::Module& model, optim::Optimizer& optimizer, SnipOptions op
       schedule_(schedule_of(options_)),
       precision_(nn::attach_precision(model, options_.keep_high, options_.high)),
       weights_(nn::layer_weights(model, *precision_)),
-      sink_(precision_->table().size(), options_.recipes, needs_of(options_)),
+      sink_(precision_->table(), options_.recipes, needs_of(options_)),
       noise_sink_(*precision_, sink_),
       control_(options_.control, options_.recipes, options_.high, options_.warmup_steps,
                options_.total_steps) {

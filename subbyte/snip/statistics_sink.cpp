@@ -43,20 +43,36 @@ double squared_error(const at::Tensor& x, const formats::QuantSpec& spec, std::u
 
 }  // namespace
 
-StatisticsSink::StatisticsSink(std::size_t layers, const std::vector<std::string>& recipes,
-                               const plan::Needs& needs, std::int64_t sampled_rows)
-    : needs_(needs), sampled_rows_(sampled_rows), layers_(layers) {
-    for (const std::string& name : recipes) {
-        plan::Recipe recipe = plan::find_recipe(name);
-        if (!recipe.is_high_precision()) recipes_.push_back(std::move(recipe));
-    }
+StatisticsSink::StatisticsSink(const plan::LayerTable& table,
+                               const std::vector<std::string>& recipes, const plan::Needs& needs,
+                               std::int64_t sampled_rows)
+    : table_(table),
+      options_(recipes),
+      recipes_(table.size()),
+      needs_(needs),
+      sampled_rows_(sampled_rows),
+      layers_(table.size()) {
     reset();
 }
 
+std::vector<plan::Recipe> StatisticsSink::measured_in(std::size_t layer) const {
+    const plan::LayerInfo& info = table_[layer];
+    std::vector<std::string> names = options_;
+    if (info.candidate) names.insert(names.end(), info.pinned.begin(), info.pinned.end());
+    std::vector<plan::Recipe> recipes;
+    for (auto name = names.begin(); name != names.end(); ++name) {
+        if (name->empty() || std::find(names.begin(), name, *name) != name) continue;
+        plan::Recipe recipe = plan::find_recipe(*name);
+        if (!recipe.is_high_precision()) recipes.push_back(std::move(recipe));
+    }
+    return recipes;
+}
+
 void StatisticsSink::reset() {
-    for (Layer& layer : layers_) {
-        layer = Layer{};
-        layer.errors.resize(recipes_.size());
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+        layers_[l] = Layer{};
+        recipes_[l] = measured_in(l);
+        layers_[l].errors.resize(recipes_[l].size());
     }
     seconds_ = 0;
 }
@@ -74,9 +90,11 @@ void StatisticsSink::on_forward(std::uint32_t index, const at::Tensor& x, const 
         layer.out = static_cast<double>(w.size(0));
         layer.w = ops::squared_norm(w);
         layer.weight = w;
+        recipes_[index] = measured_in(index);  // rules may have pinned slots since reset()
+        layer.errors.resize(recipes_[index].size());
     }
-    for (std::size_t r = 0; r < recipes_.size(); ++r) {
-        const plan::Recipe& recipe = recipes_[r];
+    for (std::size_t r = 0; r < recipes_[index].size(); ++r) {
+        const plan::Recipe& recipe = recipes_[index][r];
         Errors& errors = layer.errors[r];
         errors.ex += squared_error(x, recipe[Slot::kFprop].a, index);
         errors.ex_wgrad += squared_error(x.t(), recipe[Slot::kWgrad].b, index);
@@ -96,9 +114,9 @@ void StatisticsSink::on_backward(std::uint32_t index, const at::Tensor& g, at::T
     Layer& layer = layers_.at(index);
     layer.g += ops::squared_norm(g);
     if (dx.defined()) layer.dx += ops::squared_norm(dx);
-    for (std::size_t r = 0; r < recipes_.size(); ++r) {
-        layer.errors[r].eg += squared_error(g, recipes_[r][Slot::kDgrad].a, index);
-        layer.errors[r].eg_wgrad += squared_error(g.t(), recipes_[r][Slot::kWgrad].a, index);
+    for (std::size_t r = 0; r < recipes_[index].size(); ++r) {
+        layer.errors[r].eg += squared_error(g, recipes_[index][r][Slot::kDgrad].a, index);
+        layer.errors[r].eg_wgrad += squared_error(g.t(), recipes_[index][r][Slot::kWgrad].a, index);
     }
     // Backward passes of a layer come in the order of its forward passes: one micro-batch at a
     // time.
@@ -133,8 +151,8 @@ StatisticsSink::Pending StatisticsSink::keep(const at::Tensor& x) const {
 
 void StatisticsSink::add_first_order(Layer& layer, std::uint32_t index, const at::Tensor& x,
                                      const at::Tensor& dx, const at::Tensor& dw) {
-    for (std::size_t r = 0; r < recipes_.size(); ++r) {
-        const plan::SlotRecipe& slot = recipes_[r][Slot::kFprop];
+    for (std::size_t r = 0; r < recipes_[index].size(); ++r) {
+        const plan::SlotRecipe& slot = recipes_[index][r][Slot::kFprop];
         double term = 0;
         if (dx.defined() && has_error(slot.a)) {
             term += ops::dot(dx, quantised(x, slot.a, index).sub(x));
@@ -158,8 +176,8 @@ void StatisticsSink::add_sample(Layer& layer, std::uint32_t index, const Pending
                              {.seed = 0, .step = 0, .layer = index, .role = 0});
     };
     const at::Tensor y = ops::gemm(packed(x, exact), packed(layer.weight, exact));
-    for (std::size_t r = 0; r < recipes_.size(); ++r) {
-        const plan::SlotRecipe& slot = recipes_[r][Slot::kFprop];
+    for (std::size_t r = 0; r < recipes_[index].size(); ++r) {
+        const plan::SlotRecipe& slot = recipes_[index][r][Slot::kFprop];
         const at::Tensor error = ops::gemm(packed(x, slot.a), packed(layer.weight, slot.b)).sub_(y);
         const RowProducts products = row_products(sampled_g, error);
         auto& output = layer.errors[r].output;
@@ -171,7 +189,8 @@ void StatisticsSink::add_sample(Layer& layer, std::uint32_t index, const Pending
 
 std::vector<plan::LayerStatistics> StatisticsSink::statistics() const {
     std::vector<plan::LayerStatistics> result;
-    for (const Layer& layer : layers_) {
+    for (std::size_t index = 0; index < layers_.size(); ++index) {
+        const Layer& layer = layers_[index];
         plan::LayerStatistics s;
         s.x = std::sqrt(layer.x);
         s.w = std::sqrt(layer.w);
@@ -182,8 +201,8 @@ std::vector<plan::LayerStatistics> StatisticsSink::statistics() const {
         s.k = layer.in;
         s.n = layer.out;
         if (needs_.outer) s.outer = layer.outer;
-        for (std::size_t r = 0; r < recipes_.size(); ++r) {
-            plan::LayerStatistics::Errors& errors = s.errors[recipes_[r].name];
+        for (std::size_t r = 0; r < recipes_[index].size(); ++r) {
+            plan::LayerStatistics::Errors& errors = s.errors[recipes_[index][r].name];
             errors.ex = std::sqrt(layer.errors[r].ex);
             errors.ew = std::sqrt(layer.errors[r].ew);
             errors.eg = std::sqrt(layer.errors[r].eg);

@@ -9,6 +9,7 @@
 
 #include "subbyte/ops/linear_observer.h"
 #include "subbyte/plan/estimator.h"
+#include "subbyte/plan/layer_table.h"
 #include "subbyte/plan/recipe.h"
 #include "subbyte/plan/statistics.h"
 
@@ -22,8 +23,9 @@ public:
     // Tokens of a micro-batch whose output errors stand for all.
     static constexpr std::int64_t kSampledRows = 256;
 
-    // Errors are measured for every recipe of `recipes` that quantises.
-    StatisticsSink(std::size_t layers, const std::vector<std::string>& recipes,
+    // Errors are measured for every recipe of `recipes` that quantises, and in a layer also for
+    // those that its slots are pinned to when it runs. The table must outlive the sink.
+    StatisticsSink(const plan::LayerTable& table, const std::vector<std::string>& recipes,
                    const plan::Needs& needs, std::int64_t sampled_rows = kSampledRows);
 
     void reset();
@@ -51,17 +53,20 @@ private:
     struct Layer {
         double x = 0, w = 0, y = 0, g = 0, dx = 0;  // squared norms
         double rows = 0, in = 0, out = 0, outer = 0;
-        std::vector<Errors> errors;  // parallel to recipes_
+        std::vector<Errors> errors;  // parallel to its recipes
         at::Tensor weight;
         std::vector<Pending> pending;
     };
 
+    std::vector<plan::Recipe> measured_in(std::size_t layer) const;
     Pending keep(const at::Tensor& x) const;
     void add_first_order(Layer& layer, std::uint32_t index, const at::Tensor& x,
                          const at::Tensor& dx, const at::Tensor& dw);
     void add_sample(Layer& layer, std::uint32_t index, const Pending& pending, const at::Tensor& g);
 
-    std::vector<plan::Recipe> recipes_;
+    const plan::LayerTable& table_;
+    std::vector<std::string> options_;
+    std::vector<std::vector<plan::Recipe>> recipes_;  // per layer
     plan::Needs needs_;
     std::int64_t sampled_rows_;
     std::vector<Layer> layers_;

@@ -47,7 +47,7 @@ TEST(RecomputeObservers, StatisticsSeeEachLayerOnce) {
     Fixture f("bf16");
     std::vector<std::vector<plan::LayerStatistics>> seen;
     for (const bool recompute : {false, true}) {
-        snip::StatisticsSink sink(f.precision->table().size(), {"fp8", "fp4"},
+        snip::StatisticsSink sink(f.precision->table(), {"fp8", "fp4"},
                                   {.first_order = true, .outputs = true, .outer = true});
         f.precision->observer = &sink;
         f.run(recompute);

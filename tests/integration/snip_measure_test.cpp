@@ -19,6 +19,7 @@
 namespace subbyte::snip {
 namespace {
 
+const plan::LayerTable kOneLayer(1);
 constexpr plan::Needs kEverything{
     .first_order = true, .outputs = true, .outer = true, .curvature = true};
 
@@ -35,7 +36,7 @@ struct LlamaFixture : SmallLlama {
     }
 
     Measurement measure_step(Probes probes) {
-        StatisticsSink sink(precision->table().size(), {"fp8", "fp4"}, kEverything);
+        StatisticsSink sink(precision->table(), {"fp8", "fp4"}, kEverything);
         precision->observer = &sink;
         const at::Tensor value = loss();
         value.backward();
@@ -128,7 +129,7 @@ TEST(Measure, CurvatureAndGainOfASquaredError) {
 TEST(Measure, SampledSumsOfAllTokensAreExact) {
     const Quadratic q;
     for (const std::int64_t sampled : {std::int64_t{64}, std::int64_t{1000}}) {
-        StatisticsSink sink(1, {"fp4", "mxfp8"}, kEverything, sampled);
+        StatisticsSink sink(kOneLayer, {"fp4", "mxfp8"}, kEverything, sampled);
         q.precision->observer = &sink;
         q.layer->weight.mutable_grad() = at::Tensor();
         q.loss().backward();
@@ -172,7 +173,7 @@ TEST(Measure, SamplesStandForAllTokens) {
     q.target = at::randn({2048, 16});
     std::vector<plan::LayerStatistics> seen;
     for (const std::int64_t sampled : {std::int64_t{2048}, std::int64_t{512}}) {
-        StatisticsSink sink(1, {"fp4"}, kEverything, sampled);
+        StatisticsSink sink(kOneLayer, {"fp4"}, kEverything, sampled);
         q.precision->observer = &sink;
         q.loss().backward();
         q.precision->observer = nullptr;
@@ -188,7 +189,7 @@ TEST(Measure, SamplesStandForAllTokens) {
 
 TEST(Measure, LayerWithoutTokensDoesNoHarm) {
     Quadratic q;
-    StatisticsSink sink(1, {"fp4", "nvfp4"}, kEverything);
+    StatisticsSink sink(kOneLayer, {"fp4", "nvfp4"}, kEverything);
     q.precision->observer = &sink;
     const at::Tensor y = q.layer->forward(at::empty({0, 24}).requires_grad_());
     y.sum().backward();

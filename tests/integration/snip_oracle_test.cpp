@@ -78,7 +78,7 @@ const Measured& measured() {
         for (int b = 0; b < kBatches; ++b) {
             const example::Batch batch = data.batch(static_cast<std::uint32_t>(1000 + b), 256);
             batches.push_back([&model, batch] { return model->forward(batch.x, batch.labels); });
-            StatisticsSink sink(precision.table().size(), {"fp4"},
+            StatisticsSink sink(precision.table(), {"fp4"},
                                 {.first_order = true, .outputs = true, .outer = true});
             precision.observer = &sink;
             const at::Tensor value = batches.back()();

@@ -39,7 +39,7 @@ TEST(GradientNoise, IsTheDifferenceToTheProductInFullPrecision) {
     plan::Plan plan = plan::uniform_plan(precision->table(), "bf16");
     plan.set("low", "fp4");
     precision->set_plan(plan);
-    StatisticsSink next(3, {"fp4"}, {});
+    StatisticsSink next(precision->table(), {"fp4"}, {});
     GradientNoiseSink sink(*precision, next);
     precision->observer = &sink;
 
