@@ -21,6 +21,13 @@ constexpr std::array<std::string_view, 10> kTypes{"gate_proj", "up_proj", "c_fc"
 // Low nibble 15 of a noise role belongs to planning (see the roles of ops).
 constexpr std::uint16_t kPlanRole = 15;
 
+std::uint64_t random_key(std::uint64_t seed, std::size_t layer, std::uint64_t part) {
+    const PhiloxBlock noise = noise_block(
+        {.seed = seed, .step = 0, .layer = static_cast<std::uint32_t>(layer), .role = kPlanRole},
+        part);
+    return (std::uint64_t{noise[1]} << 32) | noise[0];
+}
+
 std::vector<std::size_t> candidates(const LayerTable& table) {
     std::vector<std::size_t> indices;
     for (std::size_t i = 0; i < table.size(); ++i) {
@@ -33,15 +40,25 @@ std::vector<std::size_t> candidates(const LayerTable& table) {
 
 FillOrder random_order(const LayerTable& table, std::uint64_t seed) {
     std::vector<std::pair<std::uint64_t, std::size_t>> keyed;
-    for (const std::size_t i : candidates(table)) {
-        const PhiloxBlock noise = noise_block(
-            {.seed = seed, .step = 0, .layer = static_cast<std::uint32_t>(i), .role = kPlanRole},
-            0);
-        keyed.emplace_back((std::uint64_t{noise[1]} << 32) | noise[0], i);
-    }
+    for (const std::size_t i : candidates(table)) keyed.emplace_back(random_key(seed, i, 0), i);
     std::sort(keyed.begin(), keyed.end());
     FillOrder order;
     for (const auto& [key, index] : keyed) order.push_back({index});
+    return order;
+}
+
+std::vector<std::pair<std::size_t, Slot>> random_gemm_order(const LayerTable& table,
+                                                            std::uint64_t seed) {
+    std::vector<std::pair<std::uint64_t, std::pair<std::size_t, Slot>>> keyed;
+    for (const std::size_t i : candidates(table)) {
+        for (const Slot slot : kSlots) {
+            const auto part = 1 + static_cast<std::uint64_t>(slot);
+            keyed.emplace_back(random_key(seed, i, part), std::pair(i, slot));
+        }
+    }
+    std::sort(keyed.begin(), keyed.end());
+    std::vector<std::pair<std::size_t, Slot>> order;
+    for (const auto& [key, gemm] : keyed) order.push_back(gemm);
     return order;
 }
 

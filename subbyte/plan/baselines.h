@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "subbyte/plan/layer_table.h"
@@ -13,7 +14,9 @@ namespace subbyte::plan {
 // Rules that need no measurement name an order in which layers go to low precision; the planner
 // follows it until the budget is reached. Layers of one unit go together. Definitions (ours: the
 // papers give the ideas only):
-//   random      every candidate alone, in an order drawn from the seed
+//   random      every candidate alone, in an order drawn from the seed; with one recipe per GEMM
+//   every
+//               GEMM alone
 //   layer-type  all layers of a type together, the types that bear low precision best first: the
 //   MLP (gate,
 //               up, down), then the attention (q, k, v, o), then types without a rule, as they come
@@ -21,10 +24,13 @@ namespace subbyte::plan {
 //   with
 //               a + b = floor((1 - E_t) * blocks) and a = b or b + 1; layers outside the blocks
 //               come last
+// layer-type and layer-id speak of layers: the GEMMs of a layer go together.
 // Units hold indices into the table; candidates only.
 using FillOrder = std::vector<std::vector<std::size_t>>;
 
 FillOrder random_order(const LayerTable& table, std::uint64_t seed);
+std::vector<std::pair<std::size_t, Slot>> random_gemm_order(const LayerTable& table,
+                                                            std::uint64_t seed);
 FillOrder layer_type_order(const LayerTable& table);
 FillOrder layer_id_order(const LayerTable& table);
 

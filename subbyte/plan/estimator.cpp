@@ -131,12 +131,13 @@ LossChange loss_change_between(const LayerStatistics& s, const std::string& laye
 }
 
 double local_error(const LayerStatistics& s, const LayerStatistics::Errors& e, Slot slot,
-                   bool relative) {
-    const auto part = [&](double error, double norm) {
-        return 0.5 * (relative ? quotient(error, norm) : error);
-    };
-    const double x = part(e.ex, s.x), w = part(e.ew, s.w), g = part(e.eg, s.g);
-    return slot == Slot::kFprop ? x + w : slot == Slot::kDgrad ? g + w : g + x;
+                   bool relative, bool own_operands) {
+    const bool x_first = slot == Slot::kFprop, x_second = slot == Slot::kWgrad;
+    const std::array<double, 2> one{x_first ? e.ex : e.eg, x_second ? e.ex : e.ew};
+    const std::array<double, 2> errors = own_operands ? e.of(slot) : one;
+    if (!relative) return 0.5 * (errors[0] + errors[1]);
+    return 0.5 *
+           (quotient(errors[0], x_first ? s.x : s.g) + quotient(errors[1], x_second ? s.x : s.w));
 }
 
 std::vector<std::vector<double>> local_errors(const ModelStatistics& statistics,
@@ -149,7 +150,7 @@ std::vector<std::vector<double>> local_errors(const ModelStatistics& statistics,
         const LayerStatistics& s = statistics.layers[l];
         for (std::size_t r = 0; r < recipes.size(); ++r) {
             const auto e = quantisation_errors(s, statistics.table[l].name, recipes[r]);
-            for (const Slot slot : kSlots) result[l][r] += local_error(s, e, slot, relative);
+            for (const Slot slot : kSlots) result[l][r] += local_error(s, e, slot, relative, false);
         }
     }
     return result;

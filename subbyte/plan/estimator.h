@@ -62,13 +62,15 @@ LossChange loss_change(const LayerStatistics& layer, const std::string& layer_na
 LossChange loss_change_between(const LayerStatistics& layer, const std::string& layer_name,
                                const std::string& from, const std::string& to);
 
-// Local quantisation errors, which know nothing of the loss: those of the two operands of a GEMM,
-// halved since two GEMMs read every tensor; relative: each divided by the norm of its tensor.
+// Local quantisation errors, which know nothing of the loss, of the two operands of a GEMM; halved,
+// since two GEMMs read every tensor; relative: each divided by the norm of its tensor. With
+// `own_operands` they are those of the operands as this GEMM quantises them; otherwise every tensor
+// has one error, X and W that of fprop and G that of dgrad.
 double local_error(const LayerStatistics& layer, const LayerStatistics::Errors& errors, Slot slot,
-                   bool relative);
+                   bool relative, bool own_operands);
 
-// The sum over the slots, |E_X| + |E_W| + |E_G|: [layer][recipe]. Layers that are no candidates
-// cost 0. Errors as quantisation_errors().
+// The sum over the slots, every tensor with one error, |E_X| + |E_W| + |E_G|: [layer][recipe].
+// Layers that are no candidates cost 0. Errors as quantisation_errors().
 std::vector<std::vector<double>> local_errors(const ModelStatistics& statistics,
                                               const std::vector<std::string>& recipes,
                                               bool relative);

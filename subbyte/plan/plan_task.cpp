@@ -240,7 +240,7 @@ private:
 };
 
 void set_local_costs(PlanTask& task, const ModelStatistics& statistics,
-                     const MeasuredLayers& measured, bool relative) {
+                     const MeasuredLayers& measured, bool relative, bool own_operands) {
     for (PlanUnit& unit : task.units) {
         unit.cost.assign(task.recipes.size(), 0.0);
         for (std::size_t r = 0; r < task.recipes.size(); ++r) {
@@ -248,7 +248,8 @@ void set_local_costs(PlanTask& task, const ModelStatistics& statistics,
                 const std::size_t l = measured[layer];
                 const auto errors = quantisation_errors(
                     statistics.layers[l], statistics.table[l].name, task.recipes[r].name);
-                unit.cost[r] += local_error(statistics.layers[l], errors, slot, relative);
+                unit.cost[r] +=
+                    local_error(statistics.layers[l], errors, slot, relative, own_operands);
             }
         }
     }
@@ -309,9 +310,18 @@ void set_divergences(PlanTask& task, const LayerTable& table, const ModelStatist
 void set_estimator_costs(PlanTask& task, const LayerTable& table, const ModelStatistics& statistics,
                          const MeasuredLayers& measured, LossEstimator estimator,
                          PlannerOptions options) {
+    constexpr double kBeside = 1e-10;
     options.estimator = estimator;
     PlanTask rival = task;
     set_divergences(rival, table, statistics, measured, options);
+    double loss = 0, weight = 0;
+    for (const PlanUnit& unit : rival.units) {
+        for (const Divergence& d : unit.divergence) {
+            loss += d.loss;
+            weight += d.weight;
+        }
+    }
+    const double factor = loss > 0 && weight > 0 ? kBeside * loss / weight : 1.0;
     for (std::size_t u = 0; u < task.units.size(); ++u) {
         for (std::size_t r = 0; r < task.recipes.size(); ++r) {
             const Divergence& d = rival.units[u].divergence[r];

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 
 #include "subbyte/core/error.h"
 #include "subbyte/core/nearest.h"
@@ -103,8 +104,32 @@ std::size_t extreme_recipe(const PlanTask& task, const PlanUnit& unit, bool low_
     return best;
 }
 
+// Units of the task, those of a group together.
+using UnitOrder = std::vector<std::vector<std::size_t>>;
+
+// The units that hold a GEMM for which `belongs(group, gemm)`, group by group.
+template <typename Group, typename Belongs>
+UnitOrder units_in(const PlanTask& task, const std::vector<Group>& order, Belongs belongs) {
+    UnitOrder result;
+    for (const Group& group : order) {
+        result.emplace_back();
+        for (std::size_t u = 0; u < task.units.size(); ++u) {
+            const auto& gemms = task.units[u].gemms;
+            if (std::ranges::any_of(gemms, [&](const auto& gemm) { return belongs(group, gemm); }))
+                result.back().push_back(u);
+        }
+    }
+    return result;
+}
+
+UnitOrder layers_in(const PlanTask& task, const FillOrder& order) {
+    return units_in(task, order, [](const std::vector<std::size_t>& layers, const auto& gemm) {
+        return std::ranges::find(layers, gemm.first) != layers.end();
+    });
+}
+
 // Follows an order until every stage has what it needs.
-std::vector<std::size_t> choose_in_order(const PlanTask& task, const FillOrder& order) {
+std::vector<std::size_t> choose_in_order(const PlanTask& task, const UnitOrder& order) {
     std::vector<std::size_t> choice, low;
     std::vector<double> reached(task.stages.size(), 0.0);
     std::vector<bool> taken(task.units.size(), false);
@@ -113,20 +138,15 @@ std::vector<std::size_t> choose_in_order(const PlanTask& task, const FillOrder& 
         choice.push_back(extreme_recipe(task, unit, false));
         reached[static_cast<std::size_t>(unit.stage)] += unit.saved[choice.back()];
     }
-    const auto holds = [](const PlanUnit& unit, const std::vector<std::size_t>& layers) {
-        return std::any_of(unit.gemms.begin(), unit.gemms.end(), [&](const auto& gemm) {
-            return std::find(layers.begin(), layers.end(), gemm.first) != layers.end();
-        });
-    };
-    for (const std::vector<std::size_t>& layers : order) {
+    for (const std::vector<std::size_t>& group : order) {
         std::vector<bool> open;
         for (std::size_t s = 0; s < reached.size(); ++s) {
             open.push_back(reached[s] < task.stages[s].target * (1 - 1e-9));
         }
-        for (std::size_t u = 0; u < task.units.size(); ++u) {
+        for (const std::size_t u : group) {
             const PlanUnit& unit = task.units[u];
             const auto stage = static_cast<std::size_t>(unit.stage);
-            if (taken[u] || !open[stage] || !holds(unit, layers)) continue;
+            if (taken[u] || !open[stage]) continue;
             taken[u] = true;
             reached[stage] += unit.saved[low[u]] - unit.saved[choice[u]];
             choice[u] = low[u];
@@ -149,9 +169,16 @@ std::vector<std::size_t> choose(const PlanTask& task, const LayerTable& table,
     if (method == "uniform") {
         return std::vector<std::size_t>(task.units.size(), fewest_bits(task));
     }
-    if (method == "random") return choose_in_order(task, random_order(table, options.seed));
-    if (method == "layer-type") return choose_in_order(task, layer_type_order(table));
-    if (method == "layer-id") return choose_in_order(task, layer_id_order(table));
+    const auto in_order = [&](const FillOrder& order) {
+        return choose_in_order(task, layers_in(task, order));
+    };
+    if (method == "random" && options.granularity == Granularity::kGemm) {
+        return choose_in_order(
+            task, units_in(task, random_gemm_order(table, options.seed), std::equal_to<>()));
+    }
+    if (method == "random") return in_order(random_order(table, options.seed));
+    if (method == "layer-type") return in_order(layer_type_order(table));
+    if (method == "layer-id") return in_order(layer_id_order(table));
     return choose_cheapest(task, table, options, result);
 }
 

@@ -87,11 +87,14 @@ double met_target(const Plan& plan, const LayerTable& table, const PlannerOption
 //   snip          least sum of Q over the layers under the budget
 //   min-abs-err   the same with |E_X| + |E_W| + |E_G|
 //   min-rel-err   the same with |E_X|/|X| + |E_W|/|W| + |E_G|/|G|
-//   norm-only, fisher, ...         (estimator_names()) least sum of DL alone, by that estimator
+//   norm-only, fisher, ...         (estimator_names()) least sum of DL alone, by that estimator; of
+//                 plans whose DL is the same, the least sum of DW
 //   random, layer-type, layer-id   fixed orders (baselines.h): layers change from the least to the
-//   most
-//                 efficient recipe in that order until the budget is reached
+//                 most efficient recipe in that order until the budget is reached
 //   uniform       the recipe with the fewest bits everywhere
+// With Granularity::kGemm the sums are over GEMMs: Q and DW as estimate_slot_divergence() splits
+// them, local errors those of the two operands, and DL all in fprop. So an estimator gives dgrad
+// and wgrad what saves most before it touches a fprop, by DW among themselves.
 // With several pipeline stages every stage must reach the target by itself (its share of the work
 // times the target). A target beyond reach is relaxed, stage by stage, to the largest that can be
 // reached. `statistics` may be empty (no layers) for uniform, random, layer-type and layer-id; its

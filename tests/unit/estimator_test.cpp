@@ -111,6 +111,21 @@ TEST(Estimator, LocalErrorsByHand) {
     EXPECT_NEAR(local_errors(statistics, {"fp4"}, true)[0][0], 0.1 + 0.1 + 0.1, 1e-15);
     EXPECT_EQ(local_errors(statistics, {"fp4"}, false)[1][0], 0);
     EXPECT_EQ(local_errors(statistics, {"bf16"}, true)[0][0], 0);
+    // Every GEMM has the errors of its own operands.
+    LayerStatistics& s = statistics.layers[0];
+    s.errors["fp4"].ew_dgrad = 0.5;
+    s.errors["fp4"].eg_wgrad = 0.8;
+    s.errors["fp4"].ex_wgrad = 0.6;
+    const auto& e = s.errors["fp4"];
+    EXPECT_DOUBLE_EQ(local_error(s, e, Slot::kFprop, false, true), 0.5 * (0.2 + 0.3));
+    EXPECT_DOUBLE_EQ(local_error(s, e, Slot::kDgrad, false, true), 0.5 * (0.4 + 0.5));
+    EXPECT_DOUBLE_EQ(local_error(s, e, Slot::kWgrad, false, true), 0.5 * (0.8 + 0.6));
+    EXPECT_DOUBLE_EQ(local_error(s, e, Slot::kFprop, true, true), 0.5 * (0.2 / 2 + 0.3 / 3));
+    EXPECT_DOUBLE_EQ(local_error(s, e, Slot::kDgrad, true, true), 0.5 * (0.4 / 4 + 0.5 / 3));
+    EXPECT_DOUBLE_EQ(local_error(s, e, Slot::kWgrad, true, true), 0.5 * (0.8 / 4 + 0.6 / 2));
+    // For a layer as a whole every tensor has one.
+    EXPECT_DOUBLE_EQ(local_error(s, e, Slot::kWgrad, false, false), 0.5 * (0.4 + 0.2));
+    EXPECT_DOUBLE_EQ(local_errors(statistics, {"fp4"}, false)[0][0], 0.2 + 0.3 + 0.4);
 }
 
 // A plan with one quantised layer does what the layer does; shifts add up, squares of spreads too.
