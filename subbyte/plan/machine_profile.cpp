@@ -10,7 +10,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "subbyte/core/nearest.h"
 #include "subbyte/plan/json_reader.h"
 #include "subbyte/plan/recipe.h"
 
@@ -70,11 +69,8 @@ Entry read_entry(const JsonReader& reader) {
                   "activation_bytes"});
     Entry entry;
     entry.recipe = reader["recipe"].text();
-    const std::vector<std::string> known = recipe_names();
-    if (std::find(known.begin(), known.end(), entry.recipe) == known.end()) {
-        reader["recipe"].fail(fmt::format("unknown recipe '{}'", entry.recipe),
-                              nearest_hint(entry.recipe, known));
-    }
+    const auto& [mistake, hint] = recipe_mistake(entry.recipe);
+    if (!mistake.empty()) reader["recipe"].fail(mistake, hint);
     entry.tokens = reader["tokens"].integer(1, kMostSize);
     entry.in_features = reader["in_features"].integer(1, kMostSize);
     entry.out_features = reader["out_features"].integer(1, kMostSize);

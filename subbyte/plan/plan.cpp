@@ -8,7 +8,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "subbyte/core/nearest.h"
 #include "subbyte/plan/json_reader.h"
 
 namespace subbyte::plan {
@@ -32,12 +31,9 @@ double weighted_mean(const Plan& plan, const LayerTable& table,
 
 // A recipe name that exists.
 std::string read_recipe(const JsonReader& reader) {
-    const std::vector<std::string> known = recipe_names();
-    const std::string& name = reader.text();
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-        reader.fail(fmt::format("unknown recipe '{}'", name), nearest_hint(name, known));
-    }
-    return name;
+    const auto& [mistake, hint] = recipe_mistake(reader.text());
+    if (!mistake.empty()) reader.fail(mistake, hint);
+    return reader.text();
 }
 
 std::array<std::string, 3> read_slots(const JsonReader& reader) {

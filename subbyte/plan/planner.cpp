@@ -43,6 +43,13 @@ void check(const PlannerOptions& options) {
             throw Error(ErrorCode::kUsage, fmt::format("recipe '{}' is named twice", *recipe),
                         "name every option once");
         }
+        const Recipe found = find_recipe(*recipe);
+        for (auto other = options.recipes.begin(); other != recipe; ++other) {
+            if (find_recipe(*other).slots != found.slots) continue;
+            throw Error(ErrorCode::kUsage,
+                        fmt::format("recipes '{}' and '{}' are the same", *other, *recipe),
+                        "name every option once");
+        }
     }
 }
 

@@ -31,12 +31,17 @@ constexpr Row kRows[] = {
 
 int bits(const formats::QuantSpec& spec) { return spec.is_fp32() ? 32 : spec.element->bits; }
 
+using Spec = formats::QuantSpec;
+
+Recipe make_recipe(std::string_view name, const Spec& x, const Spec& w, const Spec& g) {
+    return {std::string(name), {{{x, w}, {g, w}, {g, x}}}};
+}
+
 std::vector<Recipe> make_recipes() {
     std::vector<Recipe> recipes;
     for (const Row& row : kRows) {
-        const formats::QuantSpec x = formats::parse_spec(row.x), w = formats::parse_spec(row.w),
-                                 g = formats::parse_spec(row.g);
-        recipes.push_back({row.name, {{{x, w}, {g, w}, {g, x}}}});
+        recipes.push_back(make_recipe(row.name, formats::parse_spec(row.x),
+                                      formats::parse_spec(row.w), formats::parse_spec(row.g)));
     }
     return recipes;
 }
@@ -44,6 +49,50 @@ std::vector<Recipe> make_recipes() {
 const std::vector<Recipe>& recipes() {
     static const std::vector<Recipe> all = make_recipes();
     return all;
+}
+
+constexpr const char* kVariants =
+    "a variant changes the tile or spec of x, w or g, e.g. fp4.w=1x16";
+
+[[noreturn]] void refuse(std::string_view name, const std::string& what) {
+    throw Error(ErrorCode::kUsage, fmt::format("recipe '{}': {}", name, what), kVariants);
+}
+
+// A spec, or a tile to put into `old`.
+Spec changed(std::string_view name, const Spec& old, std::string_view text) {
+    const bool tile =
+        text == "row" || text == "tensor" ||
+        (text.find(':') == text.npos && !text.empty() && text[0] >= '0' && text[0] <= '9');
+    if (tile && !old.is_scaled()) {
+        refuse(name, fmt::format("{} has no tiles that {} could stand for", formats::to_string(old),
+                                 text));
+    }
+    try {
+        if (!tile) return formats::parse_spec(text);
+        Spec spec = old;
+        spec.tile = formats::parse_spec(fmt::format("e4m3:{}:f32", text)).tile;
+        return spec;
+    } catch (const Error& error) {
+        const std::string message = error.what();  // with the place below, on lines of its own
+        refuse(name, message.substr(0, message.find('\n')));
+    }
+}
+
+// NAME.OPERAND=SPEC...; `base` is NAME.
+Recipe make_variant(std::string_view name, const Recipe& base, std::string_view changes) {
+    Spec x = base[Slot::kFprop].a, w = base[Slot::kFprop].b, g = base[Slot::kDgrad].a;
+    for (bool more = true; more;) {
+        const std::size_t end = std::min(changes.find('.'), changes.size());
+        const std::string_view part = changes.substr(0, end);
+        more = end < changes.size();
+        changes.remove_prefix(more ? end + 1 : end);
+        const bool known = part.size() > 2 && part[1] == '=' &&
+                           (part[0] == 'x' || part[0] == 'w' || part[0] == 'g');
+        if (!known) refuse(name, fmt::format("'{}' is no change", part));
+        Spec& operand = part[0] == 'x' ? x : part[0] == 'w' ? w : g;
+        operand = changed(name, operand, part.substr(2));
+    }
+    return make_recipe(name, x, w, g);
 }
 
 }  // namespace
@@ -58,11 +107,23 @@ bool Recipe::is_high_precision() const {
 }
 
 Recipe find_recipe(std::string_view name) {
+    const std::size_t end = std::min(name.find('.'), name.size());
     for (const Recipe& recipe : recipes()) {
-        if (recipe.name == name) return recipe;
+        if (recipe.name != name.substr(0, end)) continue;
+        if (end == name.size()) return recipe;
+        return make_variant(name, recipe, name.substr(end + 1));
     }
     throw Error(ErrorCode::kUsage, fmt::format("unknown recipe '{}'", name),
-                nearest_hint(name, recipe_names()));
+                nearest_hint(name.substr(0, end), recipe_names()));
+}
+
+std::pair<std::string, std::string> recipe_mistake(std::string_view name) {
+    try {
+        find_recipe(name);
+    } catch (const Error& error) {
+        return {error.what(), error.hint()};
+    }
+    return {};
 }
 
 std::vector<std::string> recipe_names() {

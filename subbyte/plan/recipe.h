@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "subbyte/formats/spec.h"
@@ -45,8 +46,13 @@ struct Recipe {
 //                             stochastic rounding on G
 //   mx*     1x32 with E8M0/rceil for all operands
 //   nvfp4   1x16 with UE4M3 and an FP32 second level, W 16x16; stochastic rounding on G
+// And their variants, NAME.OPERAND=SPEC...: operands x, w and g, in both GEMMs that read them, get
+// another spec, or only another tile: "fp4.w=1x16", "fp4.w=e2m1:1x16:ue4m3+f32.g=1x32". A variant
+// is known by its text wherever a recipe is named.
 // Error kUsage with the nearest name when there is none.
 Recipe find_recipe(std::string_view name);
-std::vector<std::string> recipe_names();
+std::vector<std::string> recipe_names();  // without variants
+// The error that find_recipe() would throw, message and hint; empty for a recipe.
+std::pair<std::string, std::string> recipe_mistake(std::string_view name);
 
 }  // namespace subbyte::plan

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "subbyte/core/nearest.h"
 #include "subbyte/plan/json_reader.h"
 #include "subbyte/plan/recipe.h"
 
@@ -93,12 +92,11 @@ LayerInfo info_from_json(const JsonReader& reader) {
     if (reader.has("pinned")) {
         const JsonReader pinned = reader["pinned"];
         if (pinned.size() != 3) pinned.fail("one recipe, or none, for each of the three slots");
-        const std::vector<std::string> known = recipe_names();
         for (std::size_t s = 0; s < 3; ++s) {
             info.pinned[s] = pinned[s].text();
-            if (info.pinned[s].empty() || std::ranges::count(known, info.pinned[s]) > 0) continue;
-            pinned[s].fail(fmt::format("unknown recipe '{}'", info.pinned[s]),
-                           nearest_hint(info.pinned[s], known));
+            if (info.pinned[s].empty()) continue;
+            const auto& [mistake, hint] = recipe_mistake(info.pinned[s]);
+            if (!mistake.empty()) pinned[s].fail(mistake, hint);
         }
     }
     return info;

@@ -32,6 +32,12 @@ Limits one_of_or(Names (*choices)(), std::string_view or_else) {
     return {.choices = choices, .or_else = or_else};
 }
 
+constexpr std::string_view kVariant = "a variant like fp4.w=1x16";
+
+Limits a_recipe(Names (*names)() = plan::recipe_names) {
+    return {.choices = names, .or_else = kVariant, .mistake = plan::recipe_mistake};
+}
+
 Names recipes_and_snip() {
     Names names = plan::recipe_names();
     names.push_back("snip");
@@ -138,9 +144,9 @@ const std::vector<Key<Config>>& keys() {
         KEY(optim.stable_spam.compat, one_of(spam_variants),
             "official: with the resets of the authors' code"),
 
-        KEY(precision.recipe, one_of(recipes_and_snip),
+        KEY(precision.recipe, a_recipe(recipes_and_snip),
             "recipe of every block linear, or \"snip\""),
-        KEY(precision.head, one_of(recipes_and_snip),
+        KEY(precision.head, a_recipe(recipes_and_snip),
             "recipe of the output head; \"snip\": planned like the other layers. Default: fp32 "
             "when "
             "precision.recipe is, else bf16"),
@@ -175,7 +181,7 @@ const std::vector<Key<Config>>& keys() {
         KEY(precision.snip.freeze_fraction, within(0, 1), "share at the end without new plans"),
         KEY(precision.snip.swap_delay, at_least(0),
             "steps from a measurement to its plan; 0: 5, or update_interval when that is shorter"),
-        KEY(precision.snip.options, one_of(plan::recipe_names),
+        KEY(precision.snip.options, a_recipe(),
             "recipes to choose from; all of bf16, fp8 and fp4 only with efficiency = "
             "\"time-saved\" (as FP4 share BF16 counts like FP8 and does less damage)"),
         KEY(precision.snip.granularity, one_of(plan::granularity_names),
@@ -229,7 +235,7 @@ const std::vector<Key<Config>>& keys() {
             "plan grows for so many steps, or \"5%\"; 0: off"),
         KEY(precision.control.tail_steps, at_least(0),
             "forward pass in high precision in the last so many steps, or \"5%\"; 0: off"),
-        KEY(precision.control.tail_recipe, one_of(plan::recipe_names),
+        KEY(precision.control.tail_recipe, a_recipe(),
             "least precise recipe of fprop in these steps"),
 
         KEY(checkpoint.every, at_least(0), "steps between checkpoints; 0: only at the end"),
@@ -248,7 +254,7 @@ const std::vector<Key<Config::Rule>>& rules() {
         RULE_KEY(match, {},
                  "layers by name, e.g. \"model.layers.0.*\"; the last match wins. May be written "
                  "`layers`"),
-        RULE_KEY(recipe, one_of(plan::recipe_names), "their recipe; the planner leaves them alone"),
+        RULE_KEY(recipe, a_recipe(), "their recipe; the planner leaves them alone"),
         RULE_KEY(slot, one_of(slots), "only this GEMM; empty: all three"),
     };
     return table;

@@ -23,8 +23,10 @@ struct Limits {
     double min = 0, max = 0;
     bool has_min = false, has_max = false, min_excluded = false, max_excluded = false;
     std::vector<std::string> (*choices)() = nullptr;
-    std::string_view or_else =
-        {};  // what else a text may be, e.g. "a path"; then choices do not bind
+    // What else a text may be, e.g. "a path"; then choices bind only where `mistake`, which gives
+    // message and hint or nothing, finds one.
+    std::string_view or_else = {};
+    std::pair<std::string, std::string> (*mistake)(std::string_view) = nullptr;
 };
 
 // One key of a table: path, place, limits, meaning. Owner is Config, or Config::Rule for the keys

@@ -38,9 +38,15 @@ Refusal number_outside(double x, const std::string& written, const Limits& limit
 }
 
 Refusal text_outside(const std::string& text, const Limits& limits) {
-    if (limits.choices == nullptr || !limits.or_else.empty()) return {};
+    const bool bound = limits.or_else.empty() || limits.mistake != nullptr;
+    if (limits.choices == nullptr || !bound) return {};
     const std::vector<std::string> choices = limits.choices();
     if (std::find(choices.begin(), choices.end(), text) != choices.end()) return {};
+    if (limits.mistake != nullptr) {
+        auto [message, hint] = limits.mistake(text);
+        if (message.empty()) return {};
+        if (text.find('.') != text.npos) return {std::move(message), std::move(hint)};
+    }
     const std::string near = nearest(text, choices);
     return {fmt::format("must be {}, found {}", limits_text(limits), quote_text(text)),
             near.empty() ? std::string() : fmt::format("did you mean \"{}\"?", near)};

@@ -107,14 +107,10 @@ std::vector<std::string> recipes_in_use(const Config& config, const nn::Precisio
     if (config.precision.recipe == "snip" && !config.precision.freeze_plan) {
         names.insert(config.precision.snip.options.begin(), config.precision.snip.options.end());
     }
-    for (std::uint32_t i = 0; i < precision.table().size(); ++i) {
-        const std::string& name = precision.recipe(i)->name;
-        // A recipe that differs by slot is named a/b/c.
-        std::size_t begin = 0;
-        while (begin <= name.size()) {
-            const std::size_t end = std::min(name.find('/', begin), name.size());
-            names.insert(name.substr(begin, end - begin));
-            begin = end + 1;
+    for (const plan::LayerInfo& layer : precision.table()) {
+        for (const plan::Slot slot : plan::kSlots) {
+            const std::string& pinned = layer.pinned[static_cast<std::size_t>(slot)];
+            names.insert(pinned.empty() ? precision.plan().recipe(layer.name, slot) : pinned);
         }
     }
     return {names.begin(), names.end()};

@@ -239,6 +239,106 @@ TEST_F(PlanVerb, PlansAreBetteredByTheLossOfTheMeasuredBatches) {
     expect_error(run("plan llama-9m --refine 3"), 2, "--refine means nothing");
 }
 
+// One recipe per GEMM: the loss judges fprop, and the rest follows under the same target.
+TEST_F(PlanVerb, PlansPerGemmAreBetteredByFpropAlone) {
+    train_tiny_run("r");
+    const std::string plan =
+        "plan r/checkpoints/latest --data text.txt --batch-size 4 --seq-len 32 --batches 2"
+        " --measure-batches 2 --granularity gemm --loss-only --json --methods ";
+    const std::string file = " --save-stats stats.json", again = " --from-stats stats.json";
+    const json solved = run(plan + "snip --targets 0.8" + file).json()["plans"][0];
+    for (const char* method : {"snip", "min-abs-err", "fisher"}) {
+        const std::string stats = std::string(method) == "fisher" ? "" : again;
+        const json refined =
+            run(plan + method + " --targets 0.8 --refine 20 --eval-data text.txt" + stats)
+                .json()["plans"][0];
+        EXPECT_GE(refined["reached"].get<double>(), 0.8 * (1 - 1e-9));
+        EXPECT_LE(refined["measured_loss"], refined["measured_loss_solved"]) << method;
+        EXPECT_DOUBLE_EQ(refined["loss"], refined["measured_loss"]);
+        EXPECT_GT(refined["unseen_damage_solved"], 0);
+        EXPECT_LE(refined["measured_loss"].get<double>() + refined["unseen_damage"].get<double>(),
+                  refined["measured_loss_solved"].get<double>() +
+                      refined["unseen_damage_solved"].get<double>());
+        EXPECT_GE(refined["evaluations"], 10) << refined;
+    }
+    // While dgrad and wgrad carry the target, there is nothing for the loss to judge: it is said.
+    const json low = run(plan + "fisher --targets 0.3 --refine 20").json()["plans"][0];
+    EXPECT_EQ(low["evaluations"], 2);
+    EXPECT_NE(low["notes"].dump().find("no search by the loss"), std::string::npos) << low["notes"];
+    const json around = run(plan + "snip --targets 0.8 --remeasure 1" + again).json()["plans"][0];
+    EXPECT_EQ(around["remeasured"], 1);
+    EXPECT_LE(around["measured_loss"], around["measured_loss_solved"]);
+    EXPECT_GE(around["reached"].get<double>(), 0.8 * (1 - 1e-9));
+}
+
+// Output errors by labels drawn from the model, as a training with labels = "sampled" measures
+// them.
+TEST_F(PlanVerb, LabelsAreThoseOfTheDataOrDrawnFromTheModel) {
+    train_tiny_run("r");
+    const std::string plan =
+        "plan r/checkpoints/latest --data text.txt --batch-size 4 --seq-len 32 --batches 2"
+        " --loss-only --json --method ";
+    const auto statistics = [&](const std::string& more, const std::string& file) {
+        const json result = run(plan + "fisher --probes none --save-stats " + file + more).json();
+        EXPECT_EQ(result["plans"].size(), 1u);
+        return json::parse(read_file(path(file)));
+    };
+    const json data = statistics("", "data.json"), same = statistics(" --labels data", "same.json"),
+               drawn = statistics(" --labels sampled", "drawn.json"),
+               again = statistics(" --labels sampled", "again.json"),
+               other = statistics(" --labels sampled --seed 5", "other.json");
+    EXPECT_EQ(data, same);
+    EXPECT_EQ(drawn, again);
+    EXPECT_NE(drawn, other);
+    for (std::size_t l = 0; l < data["layers"].size(); ++l) {
+        if (!data["layers"][l]["candidate"].get<bool>()) continue;
+        const json &a = data["layers"][l]["errors"]["fp4"],
+                   &b = drawn["layers"][l]["errors"]["fp4"];
+        EXPECT_EQ(a["ex"], b["ex"]);
+        ASSERT_TRUE(b.contains("output")) << b;
+        EXPECT_NE(a["output"], b["output"]);
+    }
+    expect_error(run(plan + "snip --labels sampled"), 2, "--labels sampled means nothing");
+    expect_error(run(plan + "fisher --labels sampled --from-stats data.json"), 2,
+                 "--labels means nothing");
+    expect_error(run("plan llama-9m --labels sampled"), 2, "--labels means nothing");
+}
+
+// Finer FP4 blocks as options: measured, planned, evaluated, trained with, read back.
+TEST_F(PlanVerb, VariantsOfRecipesAreOptionsLikeOthers) {
+    train_tiny_run("r");
+    const json result = run("plan r/checkpoints/latest --data text.txt --batch-size 4 --seq-len 32"
+                            " --batches 2 --probes none --options fp8,fp4,fp4.w=1x16"
+                            " --target 0.9 --layers --save-stats s.json --out p.json --json")
+                            .json();
+    double coarse = 0, fine = 0;
+    for (const json& layer : result["divergences"]) {
+        coarse += layer["fp4"]["loss"].get<double>();
+        fine += layer["fp4.w=1x16"]["loss"].get<double>();
+    }
+    EXPECT_LT(fine, coarse);
+    EXPECT_GE(result["plans"][0]["fp4_share"], 0.9);
+    // Both save the same, so coarse blocks are never worth it.
+    const std::string plan = read_file(path("p.json"));
+    EXPECT_NE(plan.find("\"fp4.w=1x16\""), std::string::npos) << plan;
+    EXPECT_EQ(plan.find("\"fp4\""), std::string::npos) << plan;
+    for (const std::string& verb :
+         {std::string("plan --from-stats s.json --options fp8,fp4.w=1x16"),
+          std::string("inspect plan p.json --stats s.json"),
+          std::string("eval r/checkpoints/latest --data text.txt --seq-len 32 --plan p.json"),
+          std::string("eval r/checkpoints/latest --data text.txt --seq-len 32 --recipe fp4.w=1x16"),
+          std::string("train run.toml --set run.dir=given --set precision.plan=p.json"),
+          std::string("train run.toml --set run.dir=snip --set "
+                      "'precision.snip.options=[\"fp8\",\"fp4.w=e2m1:1x32:e8m0/rceil\"]'")}) {
+        const Call call = run(verb);
+        EXPECT_EQ(call.exit_code, 0) << verb << "\n" << call.err;
+    }
+    EXPECT_NE(read_file(path("snip/summary.json")).find("fp4.w=e2m1:1x32:e8m0/rceil"),
+              std::string::npos);
+    expect_error(run("plan llama-9m --options fp8,fp4.w=1y16"), 2, "fp4.w=1y16");
+    expect_error(run("plan llama-9m --options fp8,fp4,fp4.w=128x128"), 2, "are the same");
+}
+
 TEST_F(PlanVerb, EstimatorsAreComparedWithBruteForce) {
     train_tiny_run("r");
     const std::string compare =

@@ -91,6 +91,11 @@ TEST(ConfigReader, ValuesOutOfRangeAreRefused) {
     EXPECT_SAYS(mistakes(kModel + "[optim]\nlr = -1e-3\n"),
                 "run.toml:4:6: optim.lr must be > 0, found -1e-3");
     EXPECT_SAYS(mistakes(kModel + "[optim]\nlr = 0\n"), "optim.lr must be > 0, found 0");
+    EXPECT_EQ(read(kModel + "[precision]\nrecipe = \"fp4.w=1x16\"\n").precision.recipe,
+              "fp4.w=1x16");
+    EXPECT_SAYS(mistakes(kModel + "[precision]\nrecipe = \"fp4.w=1y16\"\n"), "'fp4.w=1y16'");
+    EXPECT_SAYS(mistakes(kModel + "[precision.snip]\noptions = [\"fp8\", \"fp44\"]\n"),
+                "a variant like fp4.w=1x16, found \"fp44\"");
     EXPECT_SAYS(mistakes(kModel + "[optim]\nlr = nan\n"), "optim.lr must be finite, found nan");
     EXPECT_SAYS(mistakes(kModel + "[optim]\nlr = inf\n"), "optim.lr must be finite, found inf");
     EXPECT_SAYS(mistakes(kModel + "[optim]\nbetas = [0.9]\n"),

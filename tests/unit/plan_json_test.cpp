@@ -53,6 +53,15 @@ TEST(PlanJson, RoundTrip) {
     EXPECT_EQ(plan_from_json(to_json(some_plan()), &table), some_plan());
 }
 
+TEST(PlanJson, VariantsOfRecipesKeepTheirText) {
+    Plan plan = uniform_plan(llama_table(1, 64, 172, 16), "fp4.w=1x16");
+    plan.layers.begin()->second[1] = "nvfp4.g=e2m1:1x16:ue4m3+f32:rht16:sr";
+    EXPECT_EQ(plan_from_json(to_json(plan)), plan);
+    nlohmann::json wrong = to_json(plan);
+    wrong["fallback"] = "fp4.w=1x";
+    EXPECT_THROW(plan_from_json(wrong), Error);
+}
+
 TEST(PlanJson, IsShortAndReadable) {
     const json written = to_json(some_plan());
     EXPECT_EQ(written["layers"]["model.layers.0.self_attn.q_proj"], "fp4");

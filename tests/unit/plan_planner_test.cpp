@@ -423,6 +423,10 @@ TEST(Planner, BadOptionsAreRefused) {
     EXPECT_TRUE(has(refused([](O& o) { o.recipes = {"fp8", "fp5"}; }), "'fp5'"));
     EXPECT_TRUE(has(refused([](O& o) { o.recipes = {}; }), "without recipes"));
     EXPECT_TRUE(has(refused([](O& o) { o.recipes = {"fp4", "fp4"}; }), "twice"));
+    EXPECT_TRUE(has(refused([](O& o) {
+                        o.recipes = {"fp4", "fp8", "fp4.w=128x128"};
+                    }),
+                    "'fp4' and 'fp4.w=128x128' are the same"));
     EXPECT_TRUE(has(refused([](O& o) { o.target = 75; }), "75"));
     EXPECT_TRUE(has(refused([](O& o) { o.target = std::nan(""); }), "nan"));
     EXPECT_TRUE(has(refused([](O& o) { o.loss_weight = -1; }), "-1"));

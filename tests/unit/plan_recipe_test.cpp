@@ -85,6 +85,53 @@ TEST(Recipe, UnknownNamesGetAHint) {
     }
 }
 
+// A variant changes the operands it names, in both GEMMs that read them, and no others.
+TEST(Recipe, VariantsChangeTilesAndSpecs) {
+    const auto expect = [](const std::string& name, const std::string& x, const std::string& w,
+                           const std::string& g) {
+        SCOPED_TRACE(name);
+        EXPECT_EQ(find_recipe(name).name, name);
+        EXPECT_EQ(recipe_mistake(name).first, "");
+        EXPECT_EQ(text(name, Slot::kFprop, false), x);
+        EXPECT_EQ(text(name, Slot::kFprop, true), w);
+        EXPECT_EQ(text(name, Slot::kDgrad, false), g);
+        EXPECT_EQ(text(name, Slot::kDgrad, true), w);
+        EXPECT_EQ(text(name, Slot::kWgrad, false), g);
+        EXPECT_EQ(text(name, Slot::kWgrad, true), x);
+    };
+    const std::string x = "e2m1:1x128:f32", g = "e2m1:1x128:f32:sr";
+    expect("fp4.w=1x128", x, "e2m1:1x128:f32", g);
+    expect("fp4.w=1x16", x, "e2m1:1x16:f32", g);
+    expect("fp4.x=1x32.w=1x32.g=1x32", "e2m1:1x32:f32", "e2m1:1x32:f32", "e2m1:1x32:f32:sr");
+    expect("fp4.w=e2m1:1x16:ue4m3+f32", x, "e2m1:1x16:ue4m3+f32", g);
+    expect("fp4.g=bf16", x, "e2m1:128x128:f32", "bf16");
+    expect("mxfp4.w=e2m1:1x32:e8m0/floor.x=row", "e2m1:row:e8m0/rceil", "e2m1:1x32:e8m0/floor",
+           "e2m1:1x32:e8m0/rceil");
+    EXPECT_TRUE(find_recipe("fp8.x=fp4.w=1x16").is_fp4(Slot::kFprop) == false);
+    EXPECT_TRUE(find_recipe("fp4.w=1x16").is_fp4(Slot::kWgrad));
+    EXPECT_FALSE(find_recipe("fp4.g=bf16").is_fp4(Slot::kDgrad));
+    EXPECT_EQ(find_recipe("fp4.w=128x128").slots, find_recipe("fp4").slots);
+}
+
+TEST(Recipe, VariantsThatMeanNothingAreRefused) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"fp5.w=1x16", "unknown recipe 'fp5.w=1x16'"},
+        {"fp4.", "'' is no change"},
+        {"fp4.w", "'w' is no change"},
+        {"fp4.w=", "'w=' is no change"},
+        {"fp4.y=1x16", "'y=1x16' is no change"},
+        {"fp4.w=1x0", "recipe 'fp4.w=1x0'"},
+        {"fp4.w=e9m9", "recipe 'fp4.w=e9m9'"},
+        {"fp4.w=1x16.", "'' is no change"},
+        {"bf16.w=1x16", "bf16 has no tiles"}};
+    for (const auto& [name, part] : cases) {
+        const auto [message, hint] = recipe_mistake(name);
+        EXPECT_NE(message.find(part), std::string::npos) << name << ": " << message;
+        EXPECT_FALSE(hint.empty()) << name;
+        EXPECT_THROW(find_recipe(name), Error) << name;
+    }
+}
+
 TEST(LayerTable, TypeAndBlockFromTheName) {
     const std::tuple<const char*, const char*, int> cases[] = {
         {"model.layers.3.mlp.down_proj", "down_proj", 3},
