@@ -56,10 +56,6 @@ train::CheckpointOptions checkpoint_options(const PlanArguments& a) {
 // An option that would change nothing is a misunderstanding.
 void check_improvement(const PlanArguments& a) {
     const bool measured = std::any_of(a.methods.begin(), a.methods.end(), plan::needs_statistics);
-    if (a.improvement.evaluations > 0 && a.granularity != "layer") {
-        throw Error(ErrorCode::kUsage, "--refine with --granularity " + a.granularity,
-                    "the loss says nothing of dgrad and wgrad: it would give them all that is low");
-    }
     for (const char* option : {"--refine", "--remeasure"}) {
         if (measured || !a.given(option)) continue;
         throw Error(ErrorCode::kUsage,

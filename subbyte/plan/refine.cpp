@@ -26,6 +26,10 @@ void check(const SelectionProblem& problem, const Choice& start, const RefineOpt
         throw Error(ErrorCode::kUsage, fmt::format("refining {} items with hints for {}",
                                                    start.size(), options.hints.size()));
     }
+    if (!options.unseen.empty() && options.unseen.size() != start.size()) {
+        throw Error(ErrorCode::kUsage, fmt::format("refining {} items with unseen costs for {}",
+                                                   start.size(), options.unseen.size()));
+    }
     if (start.size() != problem.items.size()) {
         throw Error(ErrorCode::kUsage, fmt::format("refining {} items from a start of {}",
                                                    problem.items.size(), start.size()));
@@ -42,6 +46,11 @@ void check(const SelectionProblem& problem, const Choice& start, const RefineOpt
                         fmt::format("refining: '{}' has {} options and {} hints", item.name,
                                     item.cost.size(), options.hints[i].size()));
         }
+        if (!options.unseen.empty() && options.unseen[i].size() != item.cost.size()) {
+            throw Error(ErrorCode::kUsage,
+                        fmt::format("refining: '{}' has {} options and {} unseen costs", item.name,
+                                    item.cost.size(), options.unseen[i].size()));
+        }
         for (const double cost : item.cost) {
             if (std::isfinite(cost)) continue;
             throw Error(ErrorCode::kUsage,
@@ -57,12 +66,6 @@ double standard_normal(std::uint64_t seed, int draw, std::size_t effect) {
     return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
 }
 
-int changed(const Choice& a, const Choice& b) {
-    int count = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) count += a[i] != b[i];
-    return count;
-}
-
 // The search: what is believed, and the best choice so far.
 class Search {
 public:
@@ -71,19 +74,30 @@ public:
         : problem_(problem), loss_(loss), options_(options), moves_(options.moves) {
         problem_.start.clear();
         result_.choice = start;
+        for (std::size_t i = 0; i < start.size(); ++i) {
+            std::vector<double>& costs = problem_.items[i].cost;
+            bool judged = options.unseen.empty();
+            for (std::size_t o = 0; !options.unseen.empty() && o < costs.size(); ++o) {
+                costs[o] -= options.unseen[i][o];
+                judged = judged || costs[o] != 0;
+            }
+            judged_.push_back(judged);
+        }
     }
 
     Refinement run() {
         if (options_.evaluations < 1) return result_;
         result_.start_loss = result_.loss = evaluate(result_.choice);
         if (options_.evaluations < 3 || !calibrate()) return result_;
+        result_.start_unseen = result_.unseen = unseen(result_.choice);
         while (result_.evaluations < options_.evaluations) {
             const Choice candidate = propose();
             if (candidate.empty()) break;
-            const double value = evaluate(candidate);
+            const double value = evaluate(candidate), rest = unseen(candidate);
             learn(candidate, value);
-            if (value < result_.loss) {
+            if (value + rest < result_.loss + result_.unseen && value <= result_.start_loss) {
                 result_.loss = value;
+                result_.unseen = rest;
                 result_.choice = candidate;
                 ++result_.accepted;
                 moves_ = std::min(moves_ + std::max(1, moves_ / 4), 4 * options_.moves);
@@ -102,27 +116,45 @@ private:
         return loss_(choice);
     }
 
+    // In units of the loss.
+    double unseen(const Choice& choice) const {
+        double sum = 0;
+        for (std::size_t i = 0; i < choice.size() && !options_.unseen.empty(); ++i) {
+            sum += scale_ * options_.unseen[i][static_cast<std::size_t>(choice[i])];
+        }
+        return sum;
+    }
+
+    // Changes that the loss judges.
+    int changed(const Choice& a, const Choice& b) const {
+        int count = 0;
+        for (std::size_t i = 0; i < a.size(); ++i) count += judged_[i] && a[i] != b[i];
+        return count;
+    }
+
     // Costs in units of the loss. Every item's cheapest option is what effects are counted from.
     bool calibrate() {
         Choice cheapest;
         double cost = 0;
         for (std::size_t i = 0; i < problem_.items.size(); ++i) {
             const std::vector<double>& costs = problem_.items[i].cost;
-            const auto least = std::min_element(costs.begin(), costs.end());
+            auto least = std::min_element(costs.begin(), costs.end());
+            if (!judged_[i]) least = costs.begin() + result_.choice[i];
             cheapest.push_back(static_cast<int>(least - costs.begin()));
             cost += costs[static_cast<std::size_t>(result_.choice[i])] - *least;
         }
         if (!(cost > 0)) return false;  // nothing is cheaper than the start
-        const double scale = std::abs(result_.loss - evaluate(cheapest)) / cost;
+        scale_ = std::abs(result_.loss - evaluate(cheapest)) / cost;
         std::vector<double> mean;
         for (std::size_t i = 0; i < problem_.items.size(); ++i) {
             const std::vector<double>& costs = problem_.items[i].cost;
             const double least = costs[static_cast<std::size_t>(cheapest[i])];
             effects_.emplace_back(costs.size(), kNone);
+            if (!judged_[i]) continue;
             for (std::size_t o = 0; o < costs.size(); ++o) {
                 if (static_cast<int>(o) == cheapest[i]) continue;
                 effects_[i][o] = mean.size();
-                mean.push_back(scale * (costs[o] - least));
+                mean.push_back(scale_ * (costs[o] - least));
             }
         }
         double average = 0;
@@ -142,7 +174,7 @@ private:
                 const Hint& hint = options_.hints[i][o];
                 Choice changed_item = result_.choice;
                 changed_item[i] = static_cast<int>(o);
-                if (changed_item == result_.choice) continue;
+                if (changed_item == result_.choice || !judged_[i]) continue;
                 belief_->observe(difference(changed_item), hint.change,
                                  hint.deviation * hint.deviation + variance_);
             }
@@ -213,8 +245,10 @@ private:
         for (std::size_t i = 0; i < problem_.items.size(); ++i) {
             std::vector<double>& costs = problem_.items[i].cost;
             for (std::size_t o = 0; o < costs.size(); ++o) {
+                const bool stays = !judged_[i] || static_cast<int>(o) == result_.choice[i];
                 costs[o] = (effects_[i][o] == kNone ? 0.0 : drawn_[effects_[i][o]]) +
-                           (static_cast<int>(o) == result_.choice[i] ? 0.0 : price);
+                           (options_.unseen.empty() ? 0.0 : scale_ * options_.unseen[i][o]) +
+                           (stays ? 0.0 : price);
             }
         }
         return solve_selection(problem_, {.seconds = 60, .gap = 1e-3}).choice;
@@ -226,6 +260,8 @@ private:
     const ChoiceLoss& loss_;
     RefineOptions options_;
     int moves_, draws_ = 0;
+    double scale_ = 0;          // the loss per cost
+    std::vector<bool> judged_;  // per item: it has a cost that the loss sees
     Refinement result_;
     std::set<Choice> seen_;
     std::vector<std::vector<std::size_t>> effects_;  // [item][option]

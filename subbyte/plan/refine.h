@@ -21,6 +21,8 @@ struct RefineOptions {
     int moves = 16;                          // items that the first proposal may change; adapts
     std::uint64_t seed = 0;                  // address of the noise of proposals
     std::vector<std::vector<Hint>> hints{};  // [item][option], in units of the loss; empty: none
+    // [item][option]: the part of the cost that is for what the loss does not see; empty: nothing.
+    std::vector<std::vector<double>> unseen{};
 };
 
 // One option per item -> the loss to make small.
@@ -28,7 +30,8 @@ using ChoiceLoss = std::function<double(const std::vector<int>& choice)>;
 
 struct Refinement {
     std::vector<int> choice;
-    double start_loss = 0, loss = 0;  // of the start and of `choice`
+    double start_loss = 0, loss = 0;      // of the start and of `choice`
+    double start_unseen = 0, unseen = 0;  // sums of the unseen costs, in units of the loss
     int evaluations = 0, accepted = 0;
 };
 
@@ -39,9 +42,12 @@ struct Refinement {
 // problem is solved for those, changing few items of the best choice so far, and the loss of the
 // solution corrects the belief (linear_belief.h). It is kept when its loss is lower. More items may
 // change after a success, fewer after a failure. The result reaches the targets and is never worse
-// than `start`, which must reach them too. Ends early when nothing new is proposed. Errors: kUsage
-// for a start or hints that do not fit and for costs that are not finite; those of `loss` and
-// solve_selection().
+// than `start`, which must reach them too. Ends early when nothing new is proposed.
+// Unseen costs stay as they are expected, times the factor that was found: what is made small is
+// the loss plus their sum, and neither that nor the loss alone is worse than at the start. Items
+// with no other cost follow from the rest, under the same targets; their changes are not counted.
+// Errors: kUsage for a start, hints or unseen costs that do not fit and for costs that are not
+// finite; those of `loss` and solve_selection().
 Refinement refine_selection(const SelectionProblem& problem, const std::vector<int>& start,
                             const ChoiceLoss& loss, const RefineOptions& options);
 

@@ -350,6 +350,10 @@ nlohmann::ordered_json to_json(const SolvedPlan& solved) {
         const Improvement& gained = *solved.improvement;
         json["measured_loss_solved"] = gained.start_loss;
         json["measured_loss"] = gained.loss;
+        if (gained.start_unseen > 0) {
+            json["unseen_damage_solved"] = gained.start_unseen;
+            json["unseen_damage"] = gained.unseen;
+        }
         json["remeasured"] = gained.remeasured;
         json["evaluations"] = gained.evaluations;
         json["accepted"] = gained.accepted;

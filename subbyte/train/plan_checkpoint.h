@@ -28,7 +28,10 @@ struct SolveOptions {
 // How a plan came to be better than what was solved for (plan_improvement.h).
 struct Improvement {
     double start_loss = 0, loss = 0;  // on the measured batches, before and after
-    int remeasured = 0;               // how often the statistics were taken around a plan
+    // Predicted damage of what the loss does not see, in its units: see plan/refine.h.
+    double start_unseen = 0, unseen = 0;
+    bool searched = true;  // false: the search found nothing that the loss could judge
+    int remeasured = 0;    // how often the statistics were taken around a plan
     int evaluations = 0, accepted = 0;
 };
 

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "subbyte/plan/plan_task.h"
 #include "subbyte/plan/refine.h"
@@ -39,6 +41,35 @@ std::vector<std::vector<plan::Hint>> hints_around(PlannedCheckpoint& checkpoint,
     return hints;
 }
 
+bool has_fprop(const plan::PlanUnit& unit) {
+    return std::ranges::any_of(unit.gemms,
+                               [](const auto& gemm) { return gemm.second == plan::Slot::kFprop; });
+}
+
+// What dgrad and wgrad cost in every unit and option: the loss of weights as they are does not
+// change with them. With one recipe for a layer they follow fprop, and it stands for them.
+std::vector<std::vector<double>> unseen_costs(const plan::PlanTask& task,
+                                              const plan::ModelStatistics& statistics,
+                                              plan::PlannerOptions planner) {
+    if (planner.granularity == plan::Granularity::kLayer) return {};
+    planner.coupled.clear();
+    plan::PlanTask single = plan::make_task(statistics.table, planner);
+    plan::set_costs(single, statistics.table, statistics, planner);
+    std::map<std::pair<std::size_t, plan::Slot>, const std::vector<double>*> alone;
+    for (const plan::PlanUnit& unit : single.units) alone[unit.gemms.front()] = &unit.cost;
+    std::vector<std::vector<double>> unseen;
+    for (const plan::PlanUnit& unit : task.units) {
+        unseen.push_back(has_fprop(unit) ? std::vector<double>(unit.cost.size(), 0.0) : unit.cost);
+        if (!has_fprop(unit)) continue;
+        for (const auto& gemm : unit.gemms) {
+            if (gemm.second == plan::Slot::kFprop) continue;
+            for (std::size_t r = 0; r < unit.cost.size(); ++r)
+                unseen.back()[r] += (*alone.at(gemm))[r];
+        }
+    }
+    return unseen;
+}
+
 // The search itself, in terms of units and options.
 plan::Plan search(PlannedCheckpoint& checkpoint, const plan::ModelStatistics& statistics,
                   const plan::PlannerOptions& planner, int evaluations, const plan::Plan& start,
@@ -58,7 +89,14 @@ plan::Plan search(PlannedCheckpoint& checkpoint, const plan::ModelStatistics& st
                                },
                                {.evaluations = evaluations,
                                 .seed = planner.seed,
-                                .hints = hints_around(checkpoint, task, statistics.table, start)});
+                                .hints = hints_around(checkpoint, task, statistics.table, start),
+                                .unseen = unseen_costs(task, statistics, planner)});
+    if (refined.evaluations == 1 && evaluations > 2) {
+        gained.searched = false;
+    } else {
+        gained.start_unseen = refined.start_unseen;
+        gained.unseen = refined.unseen;
+    }
     gained.evaluations += refined.evaluations;
     gained.accepted += refined.accepted;
     gained.loss = refined.loss;
@@ -101,6 +139,16 @@ void improve_plan(PlannedCheckpoint& checkpoint, const plan::ModelStatistics& st
     if (best != solved.result.plan) {
         solved.result = plan::describe_plan(best, statistics.table, statistics, planner);
         model_costs(solved, statistics.table);
+    }
+    if (!gained.searched) {
+        solved.result.notes.push_back(
+            "no search by the loss: what it sees has the recipe that costs least everywhere");
+    }
+    if (gained.start_unseen > 0) {
+        solved.result.notes.push_back(fmt::format(
+            "dgrad and wgrad, which the loss does not see, are predicted to do {:.3g} as solved "
+            "and {:.3g} now, in its units",
+            gained.start_unseen, gained.unseen));
     }
     solved.result.notes.push_back(
         fmt::format("loss of the measured batches {:.4f} as solved, {:.4f} after {} measurements "

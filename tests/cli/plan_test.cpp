@@ -235,7 +235,6 @@ TEST_F(PlanVerb, PlansAreBetteredByTheLossOfTheMeasuredBatches) {
     EXPECT_DOUBLE_EQ(same["loss"], same["measured_loss"]);
 
     expect_error(run(plan + "uniform,random --refine 3"), 2, "--refine");
-    expect_error(run(plan + "snip --granularity gemm --refine 3"), 2, "--granularity gemm");
     expect_error(run("plan llama-9m --refine 3"), 2, "--refine means nothing");
 }
 

@@ -155,6 +155,57 @@ TEST(Refine, HintsLeadTheSearch) {
     EXPECT_GT(with, 1.3 * without);
 }
 
+// Items that the loss does not see share the target with those that it does.
+TEST(Refine, WhatTheLossDoesNotSeeFollowsFromItsCost) {
+    constexpr std::size_t kSeen = 8;
+    double gained = 0, possible = 0;
+    for (unsigned seed = 1; seed <= 8; ++seed) {
+        SCOPED_TRACE(seed);
+        // The loss is that of the first items; the second half of them is blind.
+        const Synthetic model(seed, 2 * kSeen, 2, 0.6);
+        const auto seen = [&](std::vector<int> choice) {
+            for (std::size_t i = kSeen; i < choice.size(); ++i) choice[i] = 0;
+            return model.loss(choice);
+        };
+        RefineOptions options{.evaluations = 80, .moves = 4, .seed = seed};
+        for (std::size_t i = 0; i < 2 * kSeen; ++i) {
+            options.unseen.push_back(i < kSeen ? std::vector<double>(2, 0.0)
+                                               : model.problem.items[i].cost);
+        }
+        const auto blind = [&](const std::vector<int>& choice) {
+            double sum = 0;
+            for (std::size_t i = kSeen; i < choice.size(); ++i) {
+                sum += model.problem.items[i].cost[static_cast<std::size_t>(choice[i])];
+            }
+            return sum;
+        };
+        const std::vector<int> start = solve_selection(model.problem).choice;
+        const Refinement result = refine_selection(model.problem, start, seen, options);
+        EXPECT_TRUE(model.reaches(result.choice));
+        EXPECT_EQ(result.loss, seen(result.choice));
+        EXPECT_LE(result.loss, result.start_loss);
+        ASSERT_GT(blind(start), 0);
+        const double scale = result.start_unseen / blind(start);
+        EXPECT_NEAR(result.unseen, scale * blind(result.choice), 1e-12);
+        // Of all choices of both kinds.
+        const double before = result.start_loss + result.start_unseen;
+        const double after = result.loss + result.unseen;
+        double best = before;
+        for (unsigned bits = 0; bits < 1u << (2 * kSeen); ++bits) {
+            std::vector<int> choice;
+            for (std::size_t i = 0; i < 2 * kSeen; ++i) choice.push_back(int(bits >> i & 1));
+            if (!model.reaches(choice) || seen(choice) > result.start_loss) continue;
+            best = std::min(best, seen(choice) + scale * blind(choice));
+        }
+        EXPECT_LE(after, before);
+        gained += before - after;
+        possible += before - best;
+    }
+    RecordProperty("gained", std::to_string(gained / possible));
+    EXPECT_GT(possible, 0.02);
+    EXPECT_GT(gained / possible, 0.8);
+}
+
 TEST(Refine, WithNothingToGainTheStartStays) {
     const Synthetic model(1, 10, 2, 0.5);
     const std::vector<int> start = solve_selection(model.problem).choice;
