@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "subbyte/core/error.h"
@@ -107,22 +109,50 @@ constexpr std::pair<Probes, const char*> kNames[] = {{Probes::kNone, "none"},
 class ProbePasses {
 public:
     ProbePasses(const LossFunction& loss, nn::Precision& precision,
-                const std::vector<at::Tensor>& weights, const ProbeOptions& options,
-                plan::ModelStatistics& statistics)
+                const std::vector<at::Tensor>& weights, const optim::Optimizer& optimizer,
+                const ProbeOptions& options, plan::ModelStatistics& statistics)
         : loss_(loss),
-          weights_(weights),
+          precision_(precision),
+          optimizer_(optimizer),
           options_(options),
           statistics_(statistics),
           injector_(precision.table().size(), options) {
         precision.observer = &injector_;
         base_loss_ = loss_with_graph(loss);
-        for (const at::Tensor& g : take_gradients(base_loss_, weights, /*keep_graph=*/true)) {
-            base_.push_back(sampled_rows(g).clone());
+        for (std::size_t k = 0; k < weights.size(); ++k) {
+            layer_of_[weights[k].unsafeGetTensorImpl()] = k;
         }
+        base_.resize(weights.size());
+        visit(base_loss_, /*keep_graph=*/true, [this](std::size_t k, const at::Tensor& gradient) {
+            base_[k] = sampled_rows(gradient).clone();
+        });
         statistics.loss = base_loss_.item<double>();
     }
 
     int count() const { return count_; }
+
+    // Tokens of the passes for one of the step.
+    double token_share() {
+        for (std::size_t l = 0; l < statistics_.layers.size(); ++l) {
+            if (layer(l).t > 0 && injector_.rows(l) > 0) return tokens(l);
+        }
+        return 1;
+    }
+
+    // The last pass: it changes the plan, and blocks that are computed again in backward would see
+    // it.
+    plan::Divergence realised(const plan::Plan& plan) {
+        injector_.set(Noise::kNone, {});
+        precision_.set_plan(plan);
+        const at::Tensor loss = loss_with_graph(loss_);
+        const double base = base_loss_.item<double>(), change = loss.item<double>() - base;
+        plan::Divergence result{.loss = base == 0 ? 0 : std::fabs(change / base)};
+        const std::vector<double> moved = changes(loss, /*keep_graph=*/false);
+        for (std::size_t k = 0; k < moved.size(); ++k) {
+            result.weight += plan::update_change(statistics_, k) * moved[k];
+        }
+        return result;
+    }
 
     void probe(const std::vector<std::size_t>& group) {
         injector_.set(Noise::kForward, group);
@@ -177,18 +207,27 @@ private:
 
     // |change of dW_k| for all k in a pass with the noise that is set.
     std::vector<double> changes(const at::Tensor& loss, bool keep_graph) {
-        const std::vector<at::Tensor> disturbed = take_gradients(loss, weights_, keep_graph);
+        std::vector<double> result(base_.size(), 0.0);
+        visit(loss, keep_graph, [&](std::size_t k, const at::Tensor& gradient) {
+            const at::Tensor rows = sampled_rows(gradient);
+            const double share = static_cast<double>(rows.size(0)) /
+                                 static_cast<double>(std::max<std::int64_t>(1, gradient.size(0)));
+            if (share == 0 || !base_[k].defined()) return;
+            result[k] = ops::difference_norm(rows, base_[k]) / std::sqrt(share);
+        });
         ++count_;
-        std::vector<double> result;
-        for (std::size_t k = 0; k < base_.size(); ++k) {
-            const at::Tensor rows = sampled_rows(disturbed[k]);
-            const double share =
-                static_cast<double>(rows.size(0)) /
-                static_cast<double>(std::max<std::int64_t>(1, disturbed[k].size(0)));
-            result.push_back(share == 0 ? 0.0
-                                        : ops::difference_norm(rows, base_[k]) / std::sqrt(share));
-        }
         return result;
+    }
+
+    // The gradients of the layers' weights, one after the other; those of other parameters are
+    // dropped.
+    void visit(const at::Tensor& loss, bool keep_graph,
+               const std::function<void(std::size_t layer, const at::Tensor& gradient)>& take) {
+        visit_gradients(loss, optimizer_, keep_graph,
+                        [&](const at::Tensor& parameter, const at::Tensor& gradient) {
+                            const auto found = layer_of_.find(parameter.unsafeGetTensorImpl());
+                            if (found != layer_of_.end()) take(found->second, gradient);
+                        });
     }
 
     static std::vector<double> gains(std::vector<double> changes, double factor, double noise) {
@@ -221,12 +260,14 @@ private:
     static constexpr std::int64_t kSampledOutputs = 64;
 
     const LossFunction& loss_;
-    const std::vector<at::Tensor>& weights_;
+    nn::Precision& precision_;
+    const optim::Optimizer& optimizer_;
     const ProbeOptions& options_;
     plan::ModelStatistics& statistics_;
     NoiseInjector injector_;
     at::Tensor base_loss_;
-    std::vector<at::Tensor> base_;
+    std::unordered_map<const c10::TensorImpl*, std::size_t> layer_of_;
+    std::vector<at::Tensor> base_;  // per layer
     int count_ = 1;
 };
 
@@ -259,19 +300,23 @@ std::int64_t probe_sequences(std::int64_t batch, std::int64_t seq_len) {
     return std::min((batch + 3) / 4, (kTokens + length - 1) / length);
 }
 
-int measure_gains(const LossFunction& loss, nn::Precision& precision,
-                  const std::vector<at::Tensor>& weights, const optim::Optimizer& optimizer,
-                  const ProbeOptions& options, const std::string& high,
-                  plan::ModelStatistics& statistics) {
-    if (options.probes == Probes::kNone) return 0;
+ProbeResult measure_gains(const LossFunction& loss, nn::Precision& precision,
+                          const std::vector<at::Tensor>& weights, const optim::Optimizer& optimizer,
+                          const ProbeOptions& options, const std::string& high,
+                          plan::ModelStatistics& statistics) {
+    if (options.probes == Probes::kNone) return {};
     const PlanGuard guard(precision);
+    const PinsLifted lifted(precision);
     const StoredGradients kept(optimizer);
     precision.set_plan(plan::uniform_plan(precision.table(), high));
-    ProbePasses passes(loss, precision, weights, options, statistics);
+    ProbePasses passes(loss, precision, weights, optimizer, options, statistics);
     for (const std::vector<std::size_t>& group : groups_of(precision.table(), options.probes)) {
         passes.probe(group);
     }
-    return passes.count();
+    ProbeResult result{.tokens = passes.token_share()};
+    if (options.in_force) result.realised = passes.realised(*options.in_force);
+    result.passes = passes.count();
+    return result;
 }
 
 }  // namespace subbyte::snip

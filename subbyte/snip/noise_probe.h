@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "subbyte/nn/precision.h"
-#include "subbyte/plan/statistics.h"
+#include "subbyte/plan/divergence.h"
 #include "subbyte/snip/gradients.h"
 
 namespace subbyte::snip {
@@ -35,6 +36,16 @@ struct ProbeOptions {
     double scale = 0.05;
     std::uint64_t seed = 0;  // address of the noise
     bool curvature = false;  // also LayerStatistics::curvature: a forward pass more per group
+    // Also what this plan does to loss and gradients: a pass more under it.
+    std::optional<plan::Plan> in_force{};
+};
+
+struct ProbeResult {
+    int passes = 0;  // forward and backward counted as one
+    // DL and DW of ProbeOptions::in_force on the batch of the passes, the optimizer's step taken as
+    // linear in the gradients; and how many tokens the batch has for one of the step.
+    std::optional<plan::Divergence> realised{};
+    double tokens = 1;
 };
 
 // Sequences of a batch that the probes need: enough for 256 tokens, at most a quarter of them.
@@ -44,12 +55,12 @@ std::int64_t probe_sequences(std::int64_t batch, std::int64_t seq_len);
 
 // Measures how an error at layer l reaches the weight gradient of layer k: fills `backward[k]` and
 // `forward[k]` of every layer's statistics (and statistics.loss), with Gaussian noise in dX_l and
-// in Y_l. All passes run in the recipe `high` and touch neither gradients nor the optimizer; the
-// plan in force is put back. One forward pass serves all passes with noise in dX. Returns the
-// number of passes, forward and backward counted as one.
-int measure_gains(const LossFunction& loss, nn::Precision& precision,
-                  const std::vector<at::Tensor>& weights, const optim::Optimizer& optimizer,
-                  const ProbeOptions& options, const std::string& high,
-                  plan::ModelStatistics& statistics);
+// in Y_l. All these passes run in the recipe `high`, pinned slots too, and touch neither gradients
+// nor the optimizer; the plan in force is put back. One forward pass serves all passes with noise
+// in dX.
+ProbeResult measure_gains(const LossFunction& loss, nn::Precision& precision,
+                          const std::vector<at::Tensor>& weights, const optim::Optimizer& optimizer,
+                          const ProbeOptions& options, const std::string& high,
+                          plan::ModelStatistics& statistics);
 
 }  // namespace subbyte::snip

@@ -9,14 +9,15 @@ namespace subbyte::snip {
 
 void measure_sampled_outputs(const LossFunction& loss, nn::Precision& precision,
                              const optim::Optimizer& optimizer,
-                             const std::vector<std::string>& recipes, const std::string& high,
+                             const std::vector<std::string>& recipes, const plan::Plan& plan,
                              plan::ModelStatistics& statistics) {
     const PlanGuard guard(precision);
     const StoredGradients kept(optimizer);
-    precision.set_plan(plan::uniform_plan(precision.table(), high));
-    StatisticsSink sink(precision.table().size(), recipes, {.outputs = true});
+    precision.set_plan(plan);
+    StatisticsSink sink(precision.table(), recipes, {.outputs = true});
     precision.observer = &sink;
-    take_gradients(loss_with_graph(loss), {}, /*keep_graph=*/false);
+    visit_gradients(loss_with_graph(loss), optimizer, /*keep_graph=*/false,
+                    [](const at::Tensor&, const at::Tensor&) {});
     const std::vector<plan::LayerStatistics> drawn = sink.statistics();
     for (std::size_t l = 0; l < drawn.size(); ++l) {
         plan::LayerStatistics& layer = statistics.layers[l];

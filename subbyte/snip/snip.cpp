@@ -15,7 +15,6 @@
 #include "subbyte/snip/diverged.h"
 #include "subbyte/snip/measure.h"
 #include "subbyte/snip/parameter_index.h"
-#include "subbyte/snip/sampled_outputs.h"
 
 namespace subbyte {
 namespace {
@@ -89,6 +88,28 @@ void check(const SnipOptions& options) {
                     "SNIP: loss adjustment moves a target, and a quality-held run has none",
                     "use one of the two");
     }
+}
+
+// Whether something can be said of a plan: its recipes are measured, and not all are `high`.
+bool is_predictable(const plan::Plan& plan, const plan::LayerTable& table,
+                    const SnipOptions& options) {
+    bool low = false;
+    for (const plan::LayerInfo& layer : table) {
+        for (const plan::Slot slot : plan::kSlots) {
+            const std::string& recipe = plan.recipe(layer.name, slot);
+            if (!layer.candidate || plan::find_recipe(recipe).is_high_precision()) continue;
+            const bool measured =
+                !layer.plans(slot) || std::ranges::count(options.recipes, recipe) > 0;
+            if (!measured) return false;
+            low = true;
+        }
+    }
+    return low;
+}
+
+nlohmann::json realised_json(const snip::Realised& realised) {
+    return {realised.predicted.loss, realised.predicted.weight, realised.real.loss,
+            realised.real.weight};
 }
 
 nlohmann::json stages_json(const std::vector<plan::PlanResult::Stage>& stages) {
@@ -229,6 +250,10 @@ void SNIP::collect_stats(const SnipInput& input) {
     if (!std::isfinite(input.loss)) {
         throw snip::diverged(iteration_, input.loss, precision_->table(), sink_.statistics());
     }
+    if (options_.sampled_labels && !input.sampled) {
+        throw Error(ErrorCode::kUsage, "SNIP: there is no loss of sampled labels",
+                    "give SnipInput::sampled");
+    }
     InFlight in_flight;
     in_flight.swap_step = step_ + schedule_.swap_delay;
     SnipEvent& event = in_flight.event;
@@ -240,30 +265,26 @@ void SNIP::collect_stats(const SnipInput& input) {
     const bool curvature = plan::needs_of(options_.method, options_.estimator).curvature;
     // The other methods do not look at gains.
     const bool probed = input.replay && (options_.method == "snip" || curvature);
+    std::optional<plan::Plan> in_force;
+    if (is_predictable(plan(), precision_->table(), options_)) in_force = plan();
     const snip::Measurement measurement =
         snip::measure(sink_, *precision_, weights_, optimizer_,
                       {.step = iteration_,
                        .loss = input.loss,
                        .replay = probed ? input.replay : snip::LossFunction{},
                        .probe = {options_.probes, options_.probe_scale,
-                                 options_.seed + static_cast<std::uint64_t>(step_), curvature},
-                       .high = options_.high});
+                                 options_.seed + static_cast<std::uint64_t>(step_), curvature,
+                                 std::move(in_force)},
+                       .sampled = options_.sampled_labels ? input.sampled : snip::LossFunction{},
+                       .recipes = options_.recipes,
+                       .high = options_.high,
+                       .estimator = options_.estimator});
     statistics_ = measurement.statistics;
     plan::assign_stages(statistics_.table, options_.stages);
     event.probe_passes = measurement.probe_passes;
+    event.in_force = measurement.in_force;
     event.statistics_seconds += measurement.statistics_seconds;
     event.probe_seconds = measurement.probe_seconds;
-    if (options_.sampled_labels) {
-        if (!input.sampled) {
-            throw Error(ErrorCode::kUsage, "SNIP: there is no loss of sampled labels",
-                        "give SnipInput::sampled");
-        }
-        const Stopwatch watch;
-        snip::measure_sampled_outputs(input.sampled, *precision_, optimizer_, options_.recipes,
-                                      options_.high, statistics_);
-        ++event.probe_passes;
-        event.probe_seconds += watch.seconds();
-    }
     sink_.reset();
     snip::ReplanTask task;
     task.statistics = statistics_;
@@ -355,6 +376,7 @@ nlohmann::json SNIP::state() {
                              {"relaxed", r.relaxed},
                              {"predicted", {r.predicted_loss, r.predicted_weight, r.predicted}},
                              {"notes", r.notes}};
+        if (event.in_force) json["in_flight"]["in_force"] = realised_json(*event.in_force);
     }
     return json;
 }
@@ -393,6 +415,12 @@ void SNIP::load_state(const nlohmann::json& state) {
                     r.stages.push_back({stage.at(0).get<double>(), stage.at(1).get<double>(),
                                         stage.at(2).get<double>()});
                 }
+            }
+            if (saved.contains("in_force")) {
+                const nlohmann::json& numbers = saved.at("in_force");
+                event.in_force = snip::Realised{
+                    .predicted = {numbers.at(0).get<double>(), numbers.at(1).get<double>()},
+                    .real = {numbers.at(2).get<double>(), numbers.at(3).get<double>()}};
             }
             if (saved.contains("kept")) {  // not in checkpoints of version 0.1
                 event.kept = saved.at("kept").get<bool>();

@@ -19,6 +19,7 @@
 #include "subbyte/snip/control.h"
 #include "subbyte/snip/gradient_noise.h"
 #include "subbyte/snip/noise_probe.h"
+#include "subbyte/snip/realised.h"
 #include "subbyte/snip/replan.h"
 #include "subbyte/snip/statistics_sink.h"
 
@@ -80,6 +81,9 @@ struct SnipEvent {
     bool kept = false;     // a plan was found but is not better enough, see hysteresis
     double cost = 0, cost_in_force = 0;  // predicted today; 0: not compared
     int probe_passes = 0;
+    // What the plan that was in force when it was measured was predicted to do and did, on the
+    // tokens of the probes; none while it was that of high precision.
+    std::optional<snip::Realised> in_force{};
     // The training waited for the first three; the solver ran beside it.
     double statistics_seconds = 0, probe_seconds = 0, wait_seconds = 0;
     double solve_seconds = 0;

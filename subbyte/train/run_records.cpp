@@ -22,6 +22,15 @@ Json stages_json(const std::vector<plan::PlanResult::Stage>& stages) {
     return list;
 }
 Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
+Json realised_json(const std::optional<snip::Realised>& r) {
+    if (!r) return nullptr;
+    return {{"predicted_loss", number(r->predicted.loss)},
+            {"predicted_weight", number(r->predicted.weight)},
+            {"realised_loss", number(r->real.loss)},
+            {"realised_weight", number(r->real.weight)},
+            {"loss_factor", number(r->loss_factor())},
+            {"weight_factor", number(r->weight_factor())}};
+}
 
 }  // namespace
 
@@ -86,6 +95,7 @@ Json record_of(const SnipEvent& e) {
             {"predicted_loss", number(e.result.predicted_loss)},
             {"predicted_weight", number(e.result.predicted_weight)},
             {"predicted", number(e.result.predicted)},
+            {"in_force", realised_json(e.in_force)},
             {"cost", number(e.cost)},
             {"cost_in_force", number(e.cost_in_force)},
             {"probe_passes", e.probe_passes},

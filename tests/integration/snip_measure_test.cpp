@@ -226,6 +226,79 @@ TEST(Measure, NonFiniteStepNamesLayerRoleAndStep) {
     }
 }
 
+// With every token of the step in the probes: what a plan does by the linearised step is what brute
+// force finds.
+TEST(Measure, ThePlanInForceIsRunBesideTheProbes) {
+    LlamaFixture f;
+    for (int step = 0; step < 10; ++step) {
+        f.loss().backward();
+        f.optimizer->step();
+        f.optimizer->zero_grad();
+    }
+    plan::Plan plan = plan::uniform_plan(f.precision->table(), "fp8");
+    for (std::size_t l = 0; l < 7; ++l) plan.set(f.precision->table()[l].name, "fp4");
+    StatisticsSink sink(f.precision->table(), {"fp8", "fp4"}, kEverything);
+    f.precision->observer = &sink;
+    const at::Tensor value = f.loss();
+    value.backward();
+    f.precision->observer = nullptr;
+    const std::string before = f.precision->recipe(0)->name;
+    const Measurement m = measure(sink, *f.precision, f.weights, *f.optimizer,
+                                  {.loss = value.item<double>(),
+                                   .replay = [&f] { return f.loss(); },
+                                   .probe = {.probes = Probes::kLayer, .in_force = plan},
+                                   .high = "fp32"});
+    EXPECT_EQ(f.precision->recipe(0)->name, before);
+    EXPECT_EQ(m.probe_passes, 1 + 2 * 14 + 1);
+    f.optimizer->zero_grad();
+    const std::vector<LossFunction> batches{[&f] { return f.loss(); }};
+    const Realised r = realised({batches, *f.precision, *f.optimizer, f.weights, "fp32"}, plan,
+                                m.statistics, plan::LossEstimator::kNormOnly);
+    ASSERT_TRUE(m.in_force.has_value());
+    EXPECT_NEAR(m.in_force->real.loss, r.real.loss, 1e-6);
+    EXPECT_NEAR(m.in_force->real.weight / r.real.weight, 1, 0.25);
+    EXPECT_DOUBLE_EQ(m.in_force->predicted.weight, r.predicted.weight);
+    EXPECT_DOUBLE_EQ(m.in_force->predicted.loss, r.predicted.loss);
+}
+
+// A pinned recipe that is no option is measured where it is pinned, and only there.
+TEST(Measure, PinnedRecipesAreMeasuredInTheirLayers) {
+    LlamaFixture f;
+    f.precision->fix_layer(1, {"", "mxfp4", ""});
+    const auto& layers = f.measure_step(Probes::kNone).statistics.layers;
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+        EXPECT_EQ(layers[l].errors.contains("mxfp4"), l == 1) << l;
+        EXPECT_TRUE(layers[l].errors.contains("fp4"));
+    }
+    EXPECT_GT(layers[1].errors.at("mxfp4").eg, 0);
+}
+
+// What pinned slots do is part of the damage, of the predicted one and of the real one.
+TEST(Realised, PinnedSlotsCount) {
+    LlamaFixture f;
+    for (int step = 0; step < 10; ++step) {
+        f.loss().backward();
+        f.optimizer->step();
+        f.optimizer->zero_grad();
+    }
+    for (std::uint32_t l = 0; l < 7; ++l) f.precision->fix_layer(l, {"fp4", "", ""});
+    const Measurement m = f.measure_step(Probes::kLayer);
+    f.optimizer->zero_grad();
+    const std::vector<LossFunction> batches{[&f] { return f.loss(); }};
+    const Oracle oracle{batches, *f.precision, *f.optimizer, f.weights, "fp32"};
+    const plan::Plan nothing = plan::uniform_plan(f.precision->table(), "fp32");
+    const Realised r = realised(oracle, nothing, m.statistics, plan::LossEstimator::kNormOnly);
+    EXPECT_GT(r.real.weight, 0);
+    EXPECT_GT(r.weight_factor(), 0.4);
+    EXPECT_LT(r.weight_factor(), 1.6);
+    EXPECT_EQ(f.precision->table()[0].pinned[0], "fp4");
+    EXPECT_EQ(f.precision->recipe(0)->name, "fp4/fp32/fp32");
+    const auto alone = oracle.per_layer({"fp32", "fp4"});
+    EXPECT_GT(alone[0][0].weight, 0);
+    EXPECT_GT(alone[0][1].weight, alone[0][0].weight);
+    EXPECT_EQ(alone[7][0].weight, 0);  // no pin: the baseline
+}
+
 // The plan as a whole: predicted from its layers, and run.
 TEST(Realised, PredictionAgreesWithTheRun) {
     LlamaFixture f;

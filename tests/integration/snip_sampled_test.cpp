@@ -78,7 +78,8 @@ TEST(SampledOutputs, AreTheFisherMatrixInTheMean) {
             const at::Tensor labels = ops::sample_labels(logits, {.seed = 1, .step = draw});
             return ops::cross_entropy(logits, labels).sum.div(double(kTokens));
         };
-        measure_sampled_outputs(loss, *precision, optimizer, {"fp8", "fp4"}, "fp32", statistics);
+        measure_sampled_outputs(loss, *precision, optimizer, {"fp8", "fp4"},
+                                plan::uniform_plan(precision->table(), "fp32"), statistics);
         sum += statistics.layers[0].errors.at("fp4").output->tokens * 4;
     }
     EXPECT_NEAR(sum / kDraws / expected, 1, 0.05);

@@ -227,8 +227,18 @@ TEST(SlowSolver, ChangesNeitherTheStepOfThePlanNorABit) {
     }
     EXPECT_TRUE(fast.state() == waiting.state());
     ASSERT_EQ(waiting.events.size(), 3u);
+    // The first plan was measured in high precision; what it does is seen by the next.
+    EXPECT_FALSE(fast.events[0].in_force.has_value());
+    EXPECT_EQ(fast.events[0].probe_passes, 3);
     for (std::size_t i = 0; i < 3; ++i) {
         const SnipEvent &a = fast.events[i], &b = waiting.events[i];
+        if (i > 0) {
+            ASSERT_TRUE(a.in_force && b.in_force);
+            EXPECT_EQ(a.probe_passes, 4);
+            EXPECT_GT(a.in_force->predicted.weight, 0);
+            EXPECT_GT(a.in_force->real.weight, 0);
+            EXPECT_EQ(a.in_force->real.weight, b.in_force->real.weight);
+        }
         EXPECT_EQ(a.effective_at, b.effective_at);
         EXPECT_EQ(a.result.plan, b.result.plan);
         // The steps take a few milliseconds: the training waited for most of the solve.
@@ -271,6 +281,8 @@ TEST(SlowSolver, ASolveThatWasInFlightResumesToTheSameSwap) {
         EXPECT_EQ(second.events[i].measured_at, straight.events[i + 1].measured_at);
         EXPECT_EQ(second.events[i].effective_at, straight.events[i + 1].effective_at);
         EXPECT_EQ(second.events[i].result.plan, straight.events[i + 1].result.plan);
+        EXPECT_EQ(second.events[i].in_force->real.weight,
+                  straight.events[i + 1].in_force->real.weight);
     }
 }
 
