@@ -5,14 +5,15 @@
 
     rules.py MODEL_DIR --data TEXT [--eval-data TEXT] [--targets T,...] [--methods M,...]
              [--draws N] [--variant NAME='OPTIONS']... [--batch-size B] [--seq-len L]
-             [--batches N] [--measure-batches N] [--program SUBBYTE] --out FOLDER
+             [--batches N] [--measure-batches N] [--labels data|sampled] [--program SUBBYTE]
+             --out FOLDER
              [-- options of `subbyte plan`]
 
 The model is measured once; every rule plans from those statistics at every budget, and the loss of
 each plan is that of the weights as they are, on text that was not measured: what follows in TEXT,
 or another one. `random` is drawn several times. A variant is the first method with more options of
-`subbyte plan`, e.g. --variant refined='--refine 60'; with --options or --measure-batches among
-them it is measured anew. Writes results.json, table.md, curve.svg and the plans into FOLDER. A
+`subbyte plan`, e.g. --variant refined='--refine 60'; with --options, --measure-batches or
+--labels among them it is measured anew. Writes results.json, table.md, curve.svg and the plans into FOLDER. A
 call whose result is there already is not repeated: to try something else, take another folder.
 """
 
@@ -129,6 +130,7 @@ def main():
     parser.add_argument("--seq-len", type=int, default=256)
     parser.add_argument("--batches", type=int, default=4)
     parser.add_argument("--measure-batches", type=int, default=1)
+    parser.add_argument("--labels", default="data", choices=("data", "sampled"))
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "bin", "subbyte"))
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args(own)
@@ -138,7 +140,8 @@ def main():
     ours = arguments.methods.split(",")[0]
     planner = Planner(arguments, passed)
     known = ["--from-stats", planner.statistics]
-    first = known if os.path.exists(planner.statistics) else ["--save-stats", planner.statistics]
+    first = known if os.path.exists(planner.statistics) else [
+        "--save-stats", planner.statistics, "--labels", arguments.labels]
     planner.add("rules", None, targets + first + [
         "--methods", arguments.methods, "--svg", os.path.join(arguments.out, "curve.svg")])
     for draw in range(arguments.draws):
@@ -147,7 +150,7 @@ def main():
     for variant in arguments.variant:
         name, _, options = variant.partition("=")
         options = shlex.split(options)
-        anew = "--options" in options or "--measure-batches" in options
+        anew = any(o in options for o in ("--options", "--measure-batches", "--labels"))
         planner.add(name, name, targets + ([] if anew else known) + ["--methods", ours] + options)
 
     budgets = [float(t) for t in arguments.targets.split(",")]

@@ -56,6 +56,7 @@ void compare_estimators(const PlanArguments& a) {
     for (const std::string& recipe : a.options) plan::find_recipe(recipe);
     train::CheckpointOptions options = a.checkpoint;
     options.recipes = a.options;
+    options.sampled_labels = a.labels == "sampled";
     train::PlannedCheckpoint checkpoint(a.what, a.data, options);
     const train::EstimatorComparison comparison =
         train::compare_estimators(checkpoint, a.options, a.loss_weight, a.weight_weight);

@@ -60,11 +60,12 @@ Form form_of(const PlanArguments& a) {
                 "--compare-estimators",
                 "nothing is planned; leave it out",
                 {"MODEL", "--data", "--options", "--batch-size", "--seq-len", "--batches", "--seed",
-                 "--measure-batches", "--loss-weight", "--weight-weight", "--compare-estimators"}};
+                 "--measure-batches", "--loss-weight", "--weight-weight", "--labels",
+                 "--compare-estimators"}};
     }
     if (folder && a.from_stats.empty()) {
         return {plan_checkpoint, "a model folder", "it belongs to a configuration",
-                joined(and_solving(truth), {"--probes", "--save-stats"})};
+                joined(and_solving(truth), {"--probes", "--labels", "--save-stats"})};
     }
     if (folder) {
         return {plan_checkpoint, "a model folder with --from-stats",
@@ -128,6 +129,11 @@ void add_measure_options(CLI::App& verb, PlanArguments& a) {
         ->type_name("FILE");
     verb.add_option("--probes", a.probes, "Noise passes: none, shared, block, layer")
         ->check(CLI::IsMember(snip::probes_names()))
+        ->capture_default_str();
+    verb.add_option("--labels", a.labels,
+                    "Gradients of fisher, gradient-output, taylor: of the data's labels, or of "
+                    "labels drawn from the model (sampled)")
+        ->check(CLI::IsMember({"data", "sampled"}))
         ->capture_default_str();
     verb.add_option("--batch-size", a.checkpoint.batch_size, "Windows of the measured batch")
         ->capture_default_str();

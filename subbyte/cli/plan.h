@@ -32,7 +32,7 @@ struct PlanArguments {
     std::vector<double> targets{defaults.target};
     std::vector<std::string> methods{defaults.method}, options{defaults.options};
     std::string efficiency = defaults.efficiency, estimator = defaults.estimator;
-    std::string probes = defaults.probes;
+    std::string probes = defaults.probes, labels = defaults.labels;
     double loss_weight = defaults.loss_weight, weight_weight = defaults.weight_weight;
     train::CheckpointOptions checkpoint;
     plan::SelectionLimits limits;

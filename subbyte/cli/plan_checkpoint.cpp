@@ -50,6 +50,7 @@ train::CheckpointOptions checkpoint_options(const PlanArguments& a) {
             options.needs | plan::needs_of(method, plan::estimator_from_name(a.estimator));
     }
     options.probes = snip::probes_from_name(a.probes);
+    options.sampled_labels = a.labels == "sampled";
     return options;
 }
 
@@ -64,9 +65,22 @@ void check_improvement(const PlanArguments& a) {
     }
 }
 
+void check_labels(const PlanArguments& a) {
+    const bool used =
+        std::any_of(a.methods.begin(), a.methods.end(), [&](const std::string& method) {
+            return plan::needs_of(method, plan::estimator_from_name(a.estimator)).outputs;
+        });
+    if (used || !a.given("--labels") || a.labels == "data") return;
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--labels {} means nothing for these methods and the estimator {}",
+                            a.labels, a.estimator),
+                "fisher, gradient-output and taylor, as --method or --estimator, look at labels");
+}
+
 Outcome make_plans(const PlanArguments& a) {
     Outcome outcome;
     check_improvement(a);
+    check_labels(a);
     for (const std::string& recipe : a.options) plan::find_recipe(recipe);
     const train::SolveOptions options = solve_options(a);
     std::unique_ptr<train::PlannedCheckpoint> checkpoint;

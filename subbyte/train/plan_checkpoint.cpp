@@ -12,6 +12,7 @@
 #include "subbyte/io/checkpoint.h"
 #include "subbyte/io/json_file.h"
 #include "subbyte/nn/attach.h"
+#include "subbyte/ops/noise_role.h"
 #include "subbyte/plan/cost_model.h"
 #include "subbyte/plan/statistics_check.h"
 #include "subbyte/train/config_reader.h"
@@ -55,6 +56,10 @@ std::vector<MicroBatch> read_batches(const data::Windows& windows, const Checkpo
         batches.push_back(to_tensors(windows.range(i * options.batch_size, options.batch_size)));
     }
     return batches;
+}
+
+at::Tensor mean_of(const ops::SummedLoss& part) {
+    return part.sum.div(static_cast<double>(std::max<std::int64_t>(1, part.count)));
 }
 
 // What the run of a checkpoint was told: it stands in the run's folder, two levels above.
@@ -152,10 +157,15 @@ void PlannedCheckpoint::fill_moments() {
 }
 
 snip::LossFunction PlannedCheckpoint::mean_loss(const at::Tensor& ids, const at::Tensor& targets) {
-    return [this, ids, targets] {
-        const ops::SummedLoss part = model_.model->loss(ids, targets);
-        return part.sum.div(static_cast<double>(std::max<std::int64_t>(1, part.count)));
-    };
+    return [this, ids, targets] { return mean_of(model_.model->loss(ids, targets)); };
+}
+
+snip::LossFunction PlannedCheckpoint::sampled_loss(const at::Tensor& ids, std::size_t batch) {
+    NoiseAddress labels;
+    labels.seed = options_.seed;
+    labels.step = static_cast<std::uint32_t>(batch);
+    labels.role = ops::kSampledLabelRole;
+    return [this, ids, labels] { return mean_of(model_.model->sampled_loss(ids, labels)); };
 }
 
 snip::Measurement PlannedCheckpoint::measure() { return measure(options_.needs, options_.probes); }
@@ -177,7 +187,7 @@ snip::Measurement PlannedCheckpoint::measure(const plan::Needs& needs, snip::Pro
     std::vector<plan::ModelStatistics> steps;
     for (std::size_t b = 0; b < measured_; ++b) {
         snip::Measurement one =
-            measure_batch(batches_[b], needs, b == 0 ? probes : snip::Probes::kNone, plan);
+            measure_batch(b, needs, b == 0 ? probes : snip::Probes::kNone, plan);
         result.probe_passes += one.probe_passes;
         result.statistics_seconds += one.statistics_seconds;
         result.probe_seconds += one.probe_seconds;
@@ -187,13 +197,16 @@ snip::Measurement PlannedCheckpoint::measure(const plan::Needs& needs, snip::Pro
     return result;
 }
 
-snip::Measurement PlannedCheckpoint::measure_batch(const MicroBatch& batch,
-                                                   const plan::Needs& needs, snip::Probes probes,
-                                                   const plan::Plan& plan) {
+snip::Measurement PlannedCheckpoint::measure_batch(std::size_t index, const plan::Needs& needs,
+                                                   snip::Probes probes, const plan::Plan& plan) {
+    const MicroBatch& batch = batches_[index];
     optim::Optimizer& optimizer = filled_optimizer();
     nn::Precision& precision = *model_.precision;
     precision.set_plan(plan);
-    snip::StatisticsSink sink(precision.table().size(), options_.recipes, needs);
+    const bool sampled = options_.sampled_labels && needs.outputs;
+    plan::Needs listened = needs;
+    listened.outputs = needs.outputs && !sampled;
+    snip::StatisticsSink sink(precision.table(), options_.recipes, listened);
     precision.observer = &sink;
     AccumulatedLoss mean;
     try {
@@ -204,17 +217,20 @@ snip::Measurement PlannedCheckpoint::measure_batch(const MicroBatch& batch,
     }
     precision.observer = nullptr;
     const std::int64_t rows = snip::probe_sequences(batch.ids.size(0), batch.ids.size(1));
+    const at::Tensor ids = batch.ids.narrow(0, 0, rows);
     snip::Measurement result = snip::measure(
         sink, precision, nn::layer_weights(*model_.model, precision), optimizer,
         {.step = optimizer.steps() + optimizer.skipped(),
          .loss = mean.mean,
-         .replay = probes == snip::Probes::kNone
-                       ? snip::LossFunction{}
-                       : mean_loss(batch.ids.narrow(0, 0, rows), batch.targets.narrow(0, 0, rows)),
+         .replay = probes == snip::Probes::kNone ? snip::LossFunction{}
+                                                 : mean_loss(ids, batch.targets.narrow(0, 0, rows)),
          .probe = {.probes = probes,
                    .scale = options_.probe_scale,
                    .seed = options_.seed,
-                   .curvature = needs.curvature}});
+                   .curvature = needs.curvature},
+         .sampled = sampled ? sampled_loss(ids, index) : snip::LossFunction{},
+         .recipes = options_.recipes,
+         .sampled_plan = plan});
     optimizer.zero_grad();
     plan::check_statistics(result.statistics);
     return result;

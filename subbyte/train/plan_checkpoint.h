@@ -55,6 +55,9 @@ struct CheckpointOptions {
     plan::Needs needs;                               // of the estimator
     snip::Probes probes = snip::ProbeOptions{}.probes;
     double probe_scale = Config{}.precision.snip.probe_scale;
+    // Output errors by labels drawn from the model on the sequences of the probes, one more pass
+    // for each measured batch.
+    bool sampled_labels = Config{}.precision.snip.labels == "sampled";
     std::int64_t batch_size = 8, seq_len = 256;
     std::int64_t measured_batches = 1;  // statistics are averaged over so many
     std::int64_t batches = 8;           // of an evaluation
@@ -87,8 +90,8 @@ public:
                       const CheckpointOptions& options);
 
     // One BF16 iteration on each of the first `measured_batches` batches of the text, then the
-    // noise probes on a part of the first one. Error kDiverged, with the layer and the tensor,
-    // when something is not finite.
+    // pass with drawn labels on a part of each and the noise probes on a part of the first one.
+    // Error kDiverged, with the layer and the tensor, when something is not finite.
     snip::Measurement measure();
     // The same for another estimator and other probes than the options say.
     snip::Measurement measure(const plan::Needs& needs, snip::Probes probes);
@@ -125,7 +128,8 @@ private:
     snip::LossFunction mean_loss(const at::Tensor& ids, const at::Tensor& targets);
     snip::Measurement measure(const plan::Needs& needs, snip::Probes probes,
                               const plan::Plan& plan);
-    snip::Measurement measure_batch(const MicroBatch& batch, const plan::Needs& needs,
+    snip::LossFunction sampled_loss(const at::Tensor& ids, std::size_t batch);
+    snip::Measurement measure_batch(std::size_t index, const plan::Needs& needs,
                                     snip::Probes probes, const plan::Plan& plan);
 
     CheckpointOptions options_;
