@@ -4,6 +4,7 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 namespace subbyte::ops {
 namespace {
 
-constexpr std::size_t kSmallest = 1 << 20;  // smaller tensors are the C library's
 constexpr std::size_t kGranule = 64 << 10;  // sizes are rounded up to this
 constexpr std::size_t kHugeFrom = 8 << 20;  // mappings of this size ask for huge pages
 constexpr std::size_t kMostCut = 8;         // small tensors do not break up the largest blocks
@@ -45,7 +45,7 @@ public:
     }
 
     c10::DataPtr allocate(std::size_t bytes) override {
-        void* const data = bytes < kSmallest ? c10::alloc_cpu(bytes) : take(bytes);
+        void* const data = bytes < kCachedFrom ? c10::alloc_cpu(bytes) : take(bytes);
         return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
     }
     c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -72,7 +72,7 @@ private:
         const bool fits = found != kept_.end() && (*found)->size / kMostCut <= size;
         Block* const block = fits ? *found : map(size, bytes);
         if (block->free) forget(block);
-        if (block->size - size >= kSmallest) split(block, size);
+        if (block->size - size >= kCachedFrom) split(block, size);
         in_use_.emplace(block->data, block);
         live_ += block->size;
         peak_live_ = std::max(peak_live_, live_);
@@ -170,6 +170,8 @@ void keep_tensor_blocks() {
     static std::once_flag once;
     std::call_once(once, [] { c10::SetCPUAllocator(&BlockCache::instance(), /*priority=*/1); });
 }
+
+void release_freed_memory() { malloc_trim(0); }
 
 BlockCacheUse block_cache_use() { return BlockCache::instance().use(); }
 

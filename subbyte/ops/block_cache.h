@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace subbyte::ops {
+
+// Size from which tensors are kept; smaller ones are the C library's.
+inline constexpr std::size_t kCachedFrom = 1 << 20;
 
 // What the memory of big tensors comes to, in bytes.
 struct BlockCacheUse {
@@ -22,5 +26,9 @@ struct BlockCacheUse {
 void keep_tensor_blocks();
 
 BlockCacheUse block_cache_use();
+
+// Gives what smaller tensors have freed back to the kernel. The C library keeps it, and cannot use
+// it for much once passes of another shape, such as those of a measurement, have cut it up.
+void release_freed_memory();
 
 }  // namespace subbyte::ops

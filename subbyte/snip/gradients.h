@@ -37,4 +37,11 @@ at::Tensor loss_with_graph(const LossFunction& loss);
 std::vector<at::Tensor> take_gradients(const at::Tensor& loss,
                                        const std::vector<at::Tensor>& weights, bool keep_graph);
 
+// Runs backward from `loss` and hands over the gradient of each parameter of the optimizer as soon
+// as it is complete; it is dropped then, so that never all of them are there. Parameters that the
+// loss does not depend on are not visited. Their .grad() must be empty: see StoredGradients.
+using VisitGradient = std::function<void(const at::Tensor& parameter, const at::Tensor& gradient)>;
+void visit_gradients(const at::Tensor& loss, const optim::Optimizer& optimizer, bool keep_graph,
+                     const VisitGradient& visit);
+
 }  // namespace subbyte::snip

@@ -12,6 +12,7 @@
 #include "subbyte/core/error.h"
 #include "subbyte/models/llama.h"
 #include "subbyte/nn/init.h"
+#include "subbyte/ops/block_cache.h"
 #include "subbyte/ops/noise_role.h"
 #include "subbyte/optim/lr_schedule.h"
 #include "subbyte/train/config_model.h"
@@ -104,6 +105,7 @@ private:
     void save();
     void note_plan(const SnipEvent& event);
     void note_control(const ControlEvent& event);
+    std::optional<MeasuringShape> measuring_shape() const;
 
     const Config config_;
     Listener& listener_;
@@ -263,11 +265,13 @@ void Trainer::Impl::collect_statistics(const std::vector<MicroBatch>& batches, d
     labels.seed = setup_.precision->seed;
     labels.step = setup_.precision->step;
     labels.role = ops::kSampledLabelRole;
+    ops::release_freed_memory();  // what the step freed is of other sizes than the passes need
     setup_.snip->collect_stats(
         {.loss = mean_loss,
          .replay = [&] { return mean(loss(probe.ids, probe.targets)); },
          .sampled = [&] { return mean(model_->sampled_loss(probe.ids, labels)); }});
     folder_.log_statistics(setup_.snip->statistics());
+    ops::release_freed_memory();
 }
 
 void Trainer::Impl::note_plan(const SnipEvent& event) {
@@ -323,6 +327,24 @@ void Trainer::Impl::save() {
     listener_.on_checkpoint(iteration(), dir);
 }
 
+// What the measuring steps of this run will do; none when it never measures.
+std::optional<MeasuringShape> Trainer::Impl::measuring_shape() const {
+    const Config::Precision& precision = config_.precision;
+    if (!setup_.snip || precision.freeze_plan) return std::nullopt;
+    const plan::Needs needs =
+        plan::needs_of(precision.snip.method, plan::estimator_from_name(precision.snip.estimator));
+    const std::int64_t rows =
+        snip::probe_sequences(config_.train.batch_size / config_.train.grad_accum,
+                              config_.train.seq_len) *
+        config_.train.seq_len;
+    const bool probed =
+        precision.snip.probes != "none" && (precision.snip.method == "snip" || needs.curvature);
+    return MeasuringShape{.probe_rows = probed ? rows : 0,
+                          .drawn_rows = precision.snip.labels == "sampled" ? rows : 0,
+                          .keeps_inputs = needs.first_order,
+                          .noise_guard = precision.control.noise_ratio > 0};
+}
+
 RunStart Trainer::Impl::describe() {
     const std::vector<std::string> recipes = recipes_in_use(config_, *setup_.precision);
     RunStart start = describe_start(config_, *model_, *optimizer_, *setup_.precision, threads_);
@@ -344,7 +366,8 @@ RunStart Trainer::Impl::describe() {
         {.rows = config_.train.batch_size / config_.train.grad_accum * config_.train.seq_len,
          .recompute = config_.train.recompute,
          .in_backward = config_.optim.in_backward,
-         .states = std::max(0.0, states)});
+         .states = std::max(0.0, states),
+         .measuring = measuring_shape()});
     start.packed_bytes = memory.packed_weights;
     start.activation_bytes = memory.activations;
     start.head_bytes = memory.head;
