@@ -309,8 +309,11 @@ nlohmann::ordered_json outcome_json(const PlanArguments& a, const Outcome& outco
     for (const train::SolvedPlan& plan : outcome.plans) {
         json["plans"].push_back(train::to_json(plan));
         if (outcome.evaluated) {
-            json["plans"].back()["loss"] =
-                plan.loss ? nlohmann::ordered_json(*plan.loss) : nlohmann::ordered_json(nullptr);
+            nlohmann::ordered_json& row = json["plans"].back();
+            row["loss"] = row["loss_gap"] = nullptr;
+            if (!plan.loss) continue;
+            row["loss"] = *plan.loss;
+            row["loss_gap"] = *plan.loss - outcome.base.mean;
         }
     }
     if (a.layers) {

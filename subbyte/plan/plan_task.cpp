@@ -206,8 +206,8 @@ private:
         throw Error(
             ErrorCode::kUsage,
             fmt::format("planning by '{}': no statistics of layer '{}'", method, layer.name),
-            "measure it, or plan without statistics by uniform, random, layer-type or "
-            "layer-id");
+            "measure it, take statistics of another model as they stretch over this one "
+            "(--stretch), or plan without by uniform, random, layer-type or layer-id");
     }
 
     static double depth(const LayerTable& table, const LayerInfo& layer) {

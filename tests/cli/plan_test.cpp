@@ -144,6 +144,8 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
     EXPECT_EQ(result["divergences"].size(), 3u * 7);
     for (const json& plan : result["plans"]) {
         EXPECT_NEAR(plan["loss"], result["evaluation"]["bf16_loss"], 0.5);
+        EXPECT_DOUBLE_EQ(plan["loss_gap"], plan["loss"].get<double>() -
+                                               result["evaluation"]["bf16_loss"].get<double>());
         // What the plan does to the measured batch, and its prediction.
         EXPECT_GT(plan["realised_weight"], 0);
         EXPECT_NEAR(
@@ -171,7 +173,7 @@ TEST_F(PlanVerb, CheckpointIsMeasuredAndSolvedAgainFromItsStatistics) {
     const json missing =
         run("plan r/checkpoints/latest --data text.txt --json" + no_time).json()["plans"];
     EXPECT_TRUE(missing[0]["loss"].is_number());
-    for (const char* number : {"loss", "reached", "fp4_share", "plan"}) {
+    for (const char* number : {"loss", "loss_gap", "reached", "fp4_share", "plan"}) {
         EXPECT_TRUE(missing[1][number].is_null()) << number;
     }
 
