@@ -335,6 +335,27 @@ TEST(PackedGemm, LargeOperandsArePackedInParts) {
     }
 }
 
+// Operands too large for the caches: codes that need no decoding are multiplied where they lie. The
+// last panel of A is short; a K that is no multiple of 8 is packed as always.
+TEST(PackedGemm, LongContractionsStayWithinTheirBound) {
+    const QuantSpec spec = parse_spec("bf16");
+    for (const KernelUnderTest& kernel : kKernels) {
+        if (!available(kernel.name) || kernel.exact_blocks) continue;
+        for (const Shape& s : {Shape{97, 99, 24000}, Shape{98, 97, 23992}, Shape{97, 97, 24002}}) {
+            Operand a = pack(values(s.m * s.k, 1), s.m, s.k, spec);
+            Operand b = pack(values(s.n * s.k, 2), s.n, s.k, spec);
+            const auto d = multiply(s, spec, a, spec, b, kernel.name);
+            EXPECT_LE(largest_error_over_bound(s, a, b, d, roundings(kernel, s.k)), 1)
+                << kernel.name << " K " << s.k;
+            std::vector<float> sum(d.size(), 1.0f);
+            const Forced forced(kernel.name);
+            gemm({s.m, s.n, s.k, spec, spec},
+                 {.a = a.view(), .b = b.view(), .d = sum.data(), .add = true});
+            for (std::size_t i = 0; i < d.size(); ++i) ASSERT_EQ(sum[i], 1.0f + d[i]);
+        }
+    }
+}
+
 TEST(PackedGemm, RefusalsNameTheReason) {
     const auto reason = [](const char* a, const char* b, std::string_view kernel) {
         for (const Candidate& candidate : explain_gemm({4, 4, 512, parse_spec(a), parse_spec(b)})) {

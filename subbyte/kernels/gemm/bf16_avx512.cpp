@@ -70,6 +70,7 @@ constexpr PanelKernel kPanels{
     .slice = 1024,
     .multiply = {kMultiply<kBlock, EachScaled<product>>, nullptr, kMultiply<kBlock, RowsScaled>,
                  kMultiply<kBlock, Unscaled>},
+    .multiply_in_place = multiply_blocks<Bf16Dot, kBlock / 2, Unscaled, true>,
 };
 
 }  // namespace

@@ -16,6 +16,8 @@ struct Panels {
     std::int64_t first, count;
     std::int64_t chunks, blocks;  // of one panel
     std::int64_t bytes;           // of one panel
+    bool in_place;                // data are the codes themselves, rows `row_bytes` apart
+    std::int64_t row_bytes;
     std::uint8_t* data;
     float* scales;
     std::int32_t* sums;
@@ -44,6 +46,11 @@ public:
           chunks_((k + kChunk - 1) / kChunk),
           bytes_(chunks_ * kChunk * kernel.carrier_bytes * side.rows) {}
 
+    // Codes that are carriers and end with a step of the kernel (8 codes) can be taken where they
+    // lie: read more slowly, but not written once more.
+    bool can_stay() const { return source_.element->bits == 16 && source_.k % 8 == 0; }
+    void stay_in_place() { in_place_ = true; }
+
     std::int64_t count() const { return count_; }
     std::int64_t bytes() const { return bytes_; }  // of one panel
     std::int64_t chunks() const { return chunks_; }
@@ -59,7 +66,14 @@ public:
         const auto total = [&](std::int64_t each) {
             return static_cast<std::size_t>(count * each);
         };
-        panels.data = scratch.data.reserve(total(panels.bytes));
+        if (in_place_) {
+            panels.in_place = true;
+            panels.row_bytes = source_.stride;
+            panels.bytes = side_.rows * source_.stride;
+            panels.data = const_cast<std::uint8_t*>(source_.codes) + first * panels.bytes;
+        } else {
+            panels.data = scratch.data.reserve(total(panels.bytes));
+        }
         panels.scales = scratch.scales.reserve(total(panels.blocks));
         if (side_.sums) panels.sums = scratch.sums.reserve(total(panels.blocks));
         return panels;
@@ -69,8 +83,10 @@ public:
     void pack(const Panels& panels, std::int64_t begin, std::int64_t end) const {
         for (std::int64_t p = begin; p < end; ++p) {
             const std::int64_t row = (panels.first + p) * side_.rows;
-            side_.pack(source_, row, block_, panels.data + p * panels.bytes,
-                       side_.sums ? panels.sums + p * panels.blocks : nullptr);
+            if (!in_place_) {
+                side_.pack(source_, row, block_, panels.data + p * panels.bytes,
+                           side_.sums ? panels.sums + p * panels.blocks : nullptr);
+            }
             scales_.expand(row, source_.rows_from(row, side_.rows), side_.rows,
                            panels.scales + p * panels.blocks);
         }
@@ -82,6 +98,7 @@ private:
     formats::TileGrid grid_;
     CodeRows source_;
     PanelScales scales_;
+    bool in_place_ = false;
     std::int64_t count_, chunks_, bytes_;
 };
 

@@ -61,13 +61,14 @@ public:
              const GemmOperands& operands, const PanelPacker& a_packer, const PanelPacker& b_packer)
         : kernel_(kernel),
           factor_(options.factor),
-          multiply_(kernel.multiply[static_cast<int>(scales_of(kernel, options, problem))]),
           problem_(problem),
           a_packer_(a_packer),
           b_packer_(b_packer),
           operands_(operands),
           chunks_(a_packer.chunks()),
           slice_(slice_chunks(kernel, chunks_)) {
+        const TileScales scales = scales_of(kernel, options, problem);
+        multiply_ = kernel.multiply[static_cast<int>(scales)];
         const std::int64_t chunk_bytes =
             kChunk * kernel.carrier_bytes + (kernel.b.sums ? 8 : 4) * kChunk / kernel.block;
         column_panels_ =
@@ -76,12 +77,18 @@ public:
         const std::int64_t b_bytes = b_packer.count() * b_packer.bytes();
         if (b_bytes <= kSharedBytes) {
             a_by_ = PackedBy::kTask;
-        } else if (a_bytes <= kSharedBytes && b_packer.count() >= kLeastTasks * column_panels_) {
+        } else if (a_bytes > kSharedBytes) {
+            a_stays_ = scales == TileScales::kOnes && kernel.multiply_in_place != nullptr &&
+                       a_packer.can_stay();
+            if (a_stays_) multiply_ = kernel.multiply_in_place;
+        } else if (b_packer.count() >= kLeastTasks * column_panels_) {
             b_by_ = PackedBy::kTask;
         }
     }
 
     PackedBy a_by() const { return a_by_; }
+    // Packing would write all of A to memory, to be read from there.
+    bool a_stays() const { return a_stays_; }
     PackedBy b_by() const { return b_by_; }
 
     // Cuts the work on these panels into tasks.
@@ -193,8 +200,12 @@ private:
         const std::int64_t block = chunk * (kChunk / kernel_.block);
         const std::int64_t k = chunk * kChunk;
         const bool last = chunk + slice_ >= chunks_;
-        multiply_({.a = a.data + k * kernel_.carrier_bytes * tile_rows,
+        // What has no row in the matrix reads one that has, for sums that nobody stores.
+        const std::int64_t rows = problem_.m - a.first * tile_rows;
+        const auto row = [&](std::int64_t r) { return std::min(r, rows - 1) * a.row_bytes; };
+        multiply_({.a = a.data + k * kernel_.carrier_bytes * (a.in_place ? 1 : tile_rows),
                    .b = b.data + k * kernel_.carrier_bytes * tile_cols,
+                   .a_rows = {row(0), row(1), row(2), row(3), row(4), row(5)},
                    .a_scales = a.scales + block * tile_rows,
                    .b_scales = b.scales + block * tile_cols,
                    .a_sums = a.sums == nullptr ? nullptr : a.sums + block * tile_rows,
@@ -243,13 +254,14 @@ private:
     static constexpr int kMostTile = 6 * 32;  // elements of the largest tile
     const PanelKernel& kernel_;
     float factor_;
-    void (*multiply_)(const TileArgs&);
+    void (*multiply_)(const TileArgs&) = nullptr;
     const GemmProblem& problem_;
     const PanelPacker &a_packer_, &b_packer_;
     const GemmOperands& operands_;
     std::int64_t chunks_, slice_;  // of K; slices count in chunks
     std::int64_t column_panels_ = 0;
     PackedBy a_by_ = PackedBy::kAll, b_by_ = PackedBy::kAll;
+    bool a_stays_ = false;
     Panels a_{}, b_{};
     std::int64_t row_panels_ = 0, row_tasks_ = 0, tasks_ = 0;
 };
@@ -325,11 +337,11 @@ void run_panels(const PanelKernel& kernel, const PanelOptions& options, const Ge
     const ScaleForm b_form = options.powers   ? ScaleForm::kExponent
                              : options.fold_b ? ScaleForm::kFolded
                                               : ScaleForm::kValue;
-    const PanelPacker a_packer(kernel, kernel.a, operands.a, problem.a, a_form, problem.m,
-                               problem.k);
+    PanelPacker a_packer(kernel, kernel.a, operands.a, problem.a, a_form, problem.m, problem.k);
     const PanelPacker b_packer(kernel, kernel.b, operands.b, problem.b, b_form, problem.n,
                                problem.k);
     TileLoop tiles(kernel, options, problem, operands, a_packer, b_packer);
+    if (tiles.a_stays()) a_packer.stay_in_place();
     const Step a_step(a_packer, tiles.a_by()), b_step(b_packer, tiles.b_by());
     Panels a{};
     for (std::int64_t j = 0; j < b_packer.count(); j += b_step.size()) {

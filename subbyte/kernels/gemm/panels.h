@@ -64,6 +64,7 @@ struct PanelSide {
 // Tiles of D side by side: (panel of A) * (panels of B)^T over a slice of K.
 struct TileArgs {
     const std::uint8_t *a, *b;         // carriers
+    std::int64_t a_rows[6];            // in place: bytes from `a` to each row of the panel
     const float *a_scales, *b_scales;  // [block][row of the panel]
     const std::int32_t *a_sums, *b_sums;
     std::int64_t k;  // codes of the slice; a multiple of kChunk but for the last slice
@@ -101,6 +102,8 @@ struct PanelKernel {
     // By TileScales. Null: kAny does it, with the same bits but for kPowers, which is not asked
     // for.
     void (*multiply[4])(const TileArgs& tiles);
+    // kOnes with codes of A where they lie, if these are carriers. Null: no such variant.
+    void (*multiply_in_place)(const TileArgs& tiles) = nullptr;
 };
 
 struct PanelOptions {

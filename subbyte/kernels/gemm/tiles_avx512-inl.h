@@ -172,7 +172,8 @@ struct Unscaled {  // TileScales::kOnes
 
 // Tiles, k outside: the sums of a block and the scaled sums live in registers together.
 // Dot: Sum, kWords (of a chunk), start(sums, row), next(sums), dot(sum, a, b), to_float(sum).
-template <class Dot, int kWords, class Scales>
+// kInPlace: the rows of A lie where they are, t.a_rows.
+template <class Dot, int kWords, class Scales, bool kInPlace = false>
 void multiply_blocks(const TileArgs& first) {
     constexpr int kPerChunk = Dot::kWords / kWords;
     // Panels hold zeros behind the end: the last block runs to the end of a step.
@@ -181,14 +182,22 @@ void multiply_blocks(const TileArgs& first) {
     for (std::int64_t tile = 0; tile < t.tiles; ++tile, t.next(kTileCols)) {
         Accumulators acc;
         load_tile(t, acc);
-        const auto* const a_panel = reinterpret_cast<const std::int32_t*>(t.a);
         const auto* b = reinterpret_cast<const std::int32_t*>(t.b);
         const float *a_scales = t.a_scales, *b_scales = t.b_scales;
         const std::int32_t* sums = t.a_sums;
         std::int64_t left = (t.k * Dot::kWords + kChunk - 1) / kChunk;
         for (std::int64_t q = 0; left > 0; ++q, left -= kWords) {
-            const std::int32_t* a =
-                a_panel + q / kPerChunk * (kTileRows * Dot::kWords) + q % kPerChunk * kWords;
+            constexpr int kPanelWords = (kInPlace ? 1 : kTileRows) * Dot::kWords;  // of a chunk
+            const std::int32_t* a = reinterpret_cast<const std::int32_t*>(t.a) +
+                                    q / kPerChunk * kPanelWords + q % kPerChunk * kWords;
+            const std::int32_t* rows[kTileRows];
+            if constexpr (kInPlace) {
+#pragma GCC unroll 6
+                for (int i = 0; i < kTileRows; ++i) {
+                    rows[i] = reinterpret_cast<const std::int32_t*>(
+                        reinterpret_cast<const std::uint8_t*>(a) + t.a_rows[i]);
+                }
+            }
             typename Dot::Sum sum[kTileRows][kTileVectors];
             for_vectors([&](int i, int j) { sum[i][j] = Dot::start(sums, i); });
             const std::int64_t steps =
@@ -200,11 +209,12 @@ void multiply_blocks(const TileArgs& first) {
                     const I b0 = _mm512_load_si512(b), b1 = _mm512_load_si512(b + kLanes);
 #pragma GCC unroll 6
                     for (int i = 0; i < kTileRows; ++i) {
-                        const I word = broadcast(a + i * Dot::kWords);
+                        const I word =
+                            broadcast(kInPlace ? rows[i] + s * kStep + w : a + i * Dot::kWords);
                         sum[i][0] = Dot::dot(sum[i][0], word, b0);
                         sum[i][1] = Dot::dot(sum[i][1], word, b1);
                     }
-                    ++a;
+                    if constexpr (!kInPlace) ++a;
                     b += kTileCols;
                 }
             }
