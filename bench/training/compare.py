@@ -4,10 +4,11 @@
 """subbyte's training step beside PyTorch's: time, tokens per second, peak memory, loss.
 
     compare.py [--model M] [--batch B] [--seq L] [--threads N] [--recipes R,...] [--heads H,...]
-               [--rounds N] [--program SUBBYTE] [--python PYTHON] [--json FILE]
+               [--rounds N] [--program SUBBYTE] [--python PYTHON] [--quick] [--json FILE]
 
 Every contender runs in a process of its own, in turns. PyTorch runs as it is and "tuned", with the
 C library told to keep freed memory (subbyte does that itself). Ratios are medians over the rounds.
+--quick leaves PyTorch's autocast out, and PyTorch as it is.
 """
 
 import argparse
@@ -40,8 +41,8 @@ def contenders(arguments):
     if arguments.threads:
         common += ["--threads", str(arguments.threads)]
     torch = [arguments.python, os.path.join(HERE, "torch_step.py"), arguments.model]
-    for precision in ("fp32", "autocast", "bf16"):
-        for tuned in (True, False):
+    for precision in ("fp32", "bf16") if arguments.quick else ("fp32", "autocast", "bf16"):
+        for tuned in (True,) if arguments.quick else (True, False):
             name = f"PyTorch {precision}" + (", tuned" if tuned else "")
             steps = ["--precision", precision, "--steps", str(arguments.steps)]
             yield name, torch + common + steps, tuned
@@ -66,6 +67,7 @@ def main():
     parser.add_argument("--heads", default="bf16,int8")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "bin", "subbyte"))
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--quick", action="store_true", help="fewer PyTorch runs")
     parser.add_argument("--json", help="also write all figures to this file")
     arguments = parser.parse_args()
 
@@ -81,7 +83,8 @@ def main():
     def ratio(name, other):
         return statistics.median(b / a for a, b in zip(seconds(name), seconds(other)))
 
-    bf16 = min(("PyTorch autocast, tuned", "PyTorch bf16, tuned"), key=lambda n: min(seconds(n)))
+    tuned_bf16 = {"PyTorch autocast, tuned", "PyTorch bf16, tuned"}.intersection(results)
+    bf16 = min(tuned_bf16, key=lambda n: min(seconds(n)))
     shape = f"{arguments.model}, batch {arguments.batch} x {arguments.seq}"
     print(f"{shape}; x: times faster than PyTorch fp32, tuned / the better tuned BF16")
     print(f"{'':26}{'s/step':>9}{'tokens/s':>10}{'x fp32':>8}{'x bf16':>8}{'peak MB':>9}{'loss':>8}")
