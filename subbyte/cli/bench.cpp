@@ -1,9 +1,13 @@
 // Copyright (c) the subbyte authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// subbyte bench gemm --spec S [--b-spec S] --shape M,N,K     subbyte bench layer --recipe R --shape
-// T,K,N subbyte bench quantize --spec S --shape ROWS,COLS          subbyte bench step --recipe R
-// --model P
+// subbyte bench gemm --spec S [--b-spec S] --shape M,N,K
+//
+// subbyte bench layer --recipe R --shape T,K,N
+//
+// subbyte bench quantize --spec S --shape ROWS,COLS
+//
+// subbyte bench step --recipe R --model P
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>

@@ -16,13 +16,14 @@ struct LrScheduleOptions {
     std::int64_t total_steps = 0;   // >= 1; constant: may be 0, without end
 };
 
-// Learning rate of each applied step: a linear warm-up, then the shape from the peak down to the
-// minimum
+// Learning rate of each applied step: a linear warm-up, then from the peak down to the minimum.
+//
 //   warm-up, step k    peak (k+1) / warmup_steps            (reaches the peak in its last step)
 //   after it           x = (step - warmup_steps) / (total_steps - warmup_steps)
 //   linear             min + (peak - min) (1 - x)
 //   cosine             min + (peak - min) (1 + cos(pi x)) / 2
 //   from total_steps on  min for ever, it never rises
+//
 // A curve that is all warm-up (warmup_steps == total_steps) ends with the peak. A longer warm-up is
 // an error: the run would end before the peak.
 class LrSchedule {

@@ -26,10 +26,9 @@ TargetSchedule schedule_from_name(std::string_view name);
 // When the plan is made and how much FP4 it must have (E_t). Steps count from 0.
 //
 //   0 .. warmup_steps - 1             BF16, nothing measured, E_t = 0
-//   from warmup_steps on              statistics every update_interval steps; the plan made of them
-//   takes
-//                                     effect swap_delay steps later, whether or not it is ready
-//                                     sooner
+//   from warmup_steps on              statistics every update_interval steps; the plan made of
+//                                     them takes effect swap_delay steps later, whether or not
+//                                     it is ready sooner
 //   the last freeze_fraction          the plan stays, and with it E_t
 //
 // Under kArticle E_t starts at initial_target when the warm-up ends and grows by target_increment

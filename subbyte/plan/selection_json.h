@@ -12,13 +12,12 @@ namespace subbyte::plan {
 //   options_sixteenths    gain of every option in sixteenths of a layer's weight, e.g. [0, 8, 16]
 //   weights               work of every layer
 //   cost                  per layer one number per option; the text "inf": never choose
-//   constraints           [{"stage": S, "min_gain": G}, ...]: the layers of stage S must gain at
-//   least G,
-//                         where choosing option j in layer i gains weights[i] *
-//                         options_sixteenths[j]. One constraint with stage -1 covers all layers.
-//   stage_of_layer        (optional, default 0) pipeline stage of every layer; a stage without a
-//   constraint
-//                         needs no gain
+//   constraints           [{"stage": S, "min_gain": G}, ...]: the layers of stage S must
+//                         gain at least G, where choosing option j in layer i gains
+//                         weights[i] * options_sixteenths[j]. One constraint with stage -1
+//                         covers all layers.
+//   stage_of_layer        (optional, default 0) pipeline stage of every layer; a stage without
+//                         a constraint needs no gain
 //   locked_to_option_0    (optional) layers that may only take option 0
 //   names                 (optional) a name per layer, for messages
 // Other members of such a file (name, layers, stages, known results) are not read, except that

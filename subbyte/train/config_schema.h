@@ -29,9 +29,8 @@ struct Limits {
     std::pair<std::string, std::string> (*mistake)(std::string_view) = nullptr;
 };
 
-// One key of a table: path, place, limits, meaning. Owner is Config, or Config::Rule for the keys
-// of one
-// [[precision.rule]]. The default is the value in a default-constructed owner.
+// One key of a table: path, place, limits, meaning. Owner is Config, or Config::Rule for the
+// keys of one [[precision.rule]]. The default is the value in a default-constructed owner.
 template <class Owner>
 struct Key {
     std::string_view path;

@@ -7,8 +7,9 @@
 
 namespace subbyte::train {
 
-// What a file or folder holds, by its content and not by its name: an object whose member "kind" is
-// one of
+// What a file or folder holds, by its content and not by its name: an object whose member "kind"
+// is one of
+//
 //   safetensors   tensors (name, dtype, shape, bytes), metadata, parameters
 //   npy           dtype, shape, elements
 //   tokens        token shard: ids, vocabulary, fingerprints, the first ids
