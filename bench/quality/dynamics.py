@@ -79,12 +79,11 @@ def main():
             cells = shares(plan, layers, everything) + shares(plan, layers, groups)
             step = int(os.path.basename(path)[len("step_"):-len(".json")])
             print(f"| {step} | " + " | ".join(f"{cell:.0%}" for cell in cells) + f" | {changed} |")
+        share = summary["overhead_share"]
         print(f"\n{summary['plans']} plans in {summary['train_seconds']:.0f} s of training: "
-              f"statistics {summary['statistics_seconds']:.2f} s "
-              f"({summary['statistics_share']:.2%}), passes {summary['probe_seconds']:.2f} s, "
-              f"waiting for solutions {summary['wait_seconds']:.2f} s; in all "
-              f"{summary['overhead_share']:.2%}, at an interval of 500 "
-              f"{summary['overhead_share_at_500']:.2%}; peak memory "
+              f"statistics {summary['statistics_seconds']:.2f} s, "
+              f"passes {summary['probe_seconds']:.2f} s, "
+              f"waiting for solutions {summary['wait_seconds']:.2f} s: {share:.2%}; peak memory "
               f"{summary['peak_memory_bytes'] / 2**20:.0f} MiB\n")
 
 
