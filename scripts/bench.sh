@@ -12,7 +12,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-python=${SUBBYTE_PYTHON:-.venv/bin/python}
 [[ $# -gt 0 ]] || set -- kernels tables training
 for what in "$@"; do
     case $what in
@@ -24,8 +23,8 @@ for what in "$@"; do
             ;;
         tables) bench/kernels/tables.py ;;
         training)
-            bench/training/compare.py --python "$python" --model llama-9m
-            bench/training/compare.py --python "$python" --model llama-60m
+            bench/training/compare.py --model llama-9m
+            bench/training/compare.py --model llama-60m
             ;;
         *) echo "usage: scripts/bench.sh [kernels] [tables] [training]" >&2 && exit 2 ;;
     esac

@@ -35,6 +35,13 @@ def run(command, tuned):
     return json.loads(done.stdout)
 
 
+def python_with_torch():
+    """The Python that scripts/setup.sh filled, or the one that it was told of."""
+    installed = os.path.join(ROOT, ".venv", "bin", "python")
+    fallback = installed if os.path.exists(installed) else sys.executable
+    return os.environ.get("SUBBYTE_PYTHON", fallback)
+
+
 def contenders(arguments):
     """(name, command, tuned) of everybody; the first is the measure of the others."""
     common = ["--batch", str(arguments.batch), "--seq", str(arguments.seq)]
@@ -66,7 +73,7 @@ def main():
     parser.add_argument("--recipes", default="fp4,int8,fp8")
     parser.add_argument("--heads", default="bf16,int8")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "bin", "subbyte"))
-    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--python", default=python_with_torch(), help="its torch is measured")
     parser.add_argument("--quick", action="store_true", help="fewer PyTorch runs")
     parser.add_argument("--json", help="also write all figures to this file")
     arguments = parser.parse_args()

@@ -111,7 +111,7 @@ std::string overhead_text(const train::RunView& run) {
         "the solver ran {:.2f} s beside the training\n",
         100 * cost.share_of_training, cost.interval > 0 ? fmt::to_string(cost.interval) : "?",
         cost.updates, cost.seconds, duration_text(run.train_seconds), 100 * cost.statistics_share,
-        100 * cost.share_at_500, cost.seconds / cost.updates, run.median_step_seconds.value_or(0),
+        100 * cost.share_at_500, cost.seconds / cost.updates, cost.step_seconds,
         100 * cost.statistics_share_at_500, cost.solve_seconds);
 }
 

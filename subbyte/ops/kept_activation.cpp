@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 #include "subbyte/core/error.h"
 
@@ -24,11 +25,17 @@ std::optional<Keep> keep_of(std::string_view name) {
     return static_cast<Keep>(at - names.begin() - 1);
 }
 
+const formats::QuantSpec& kept_spec(Keep keep) {
+    static const std::array<formats::QuantSpec, 3> specs{formats::parse_spec("fp32"),
+                                                         formats::parse_spec("bf16"),
+                                                         formats::parse_spec("int8:1x128:f32")};
+    return specs[static_cast<std::size_t>(keep)];
+}
+
 KeptActivation::KeptActivation(const at::Tensor& x, Keep keep) {
     if (keep == Keep::kInt8) {
-        static const formats::QuantSpec spec = formats::parse_spec("int8:1x128:f32");
         shape_ = x.sizes().vec();
-        int8_ = quantize(x.reshape({-1, x.size(-1)}), spec);
+        int8_ = quantize(x.reshape({-1, x.size(-1)}), kept_spec(keep));
     } else {
         plain_ = keep == Keep::kBf16 ? x.to(at::kBFloat16) : x;
     }

@@ -100,7 +100,7 @@ NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tenso
         x.requires_grad() || weight.requires_grad() || (y.defined() && y.requires_grad());
     if (at::GradMode::is_enabled() && record) {
         auto node = c10::make_intrusive<RmsNormBackward>();
-        node->sum = KeptActivation(kept, keep == Keep::kInt8 ? keep : Keep::kFp32);
+        node->sum = KeptActivation(kept, kept_by_norms(keep));
         node->weight_saved = torch::autograd::SavedVariable(weight, false);
         node->inverse_rms = inverse_rms;
         node->has_y = y.defined();

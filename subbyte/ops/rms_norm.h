@@ -10,8 +10,8 @@ namespace subbyte::ops {
 
 // y = x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich, "Root Mean Square
 // Layer Normalization"). x: FP32 [..., D], weight: FP32 [D]. One pass forward and backward; the
-// weight gradient is summed in a fixed order. The input is kept in FP32 unless `keep` is kInt8.
-// Error kUsage for wrong shapes.
+// weight gradient is summed in a fixed order. The input is kept as kept_by_norms() says. Error
+// kUsage for wrong shapes.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
                     Keep keep = Keep::kFp32);
 

@@ -226,8 +226,9 @@ RunView read_run(const std::string& dir) {
         planning.share_of_training = planning.seconds / plain;
         planning.statistics_share = planning.statistics_seconds / plain;
     }
-    if (planning.updates > 0 && run.median_step_seconds.value_or(0) > 0) {
-        const double period = planning.updates * 500 * *run.median_step_seconds;
+    if (planning.updates > 0 && plain > 0) {
+        planning.step_seconds = plain / static_cast<double>(steps.seconds.size());
+        const double period = planning.updates * 500 * planning.step_seconds;
         planning.share_at_500 = planning.seconds / period;
         planning.statistics_share_at_500 = planning.statistics_seconds / period;
     }

@@ -21,7 +21,8 @@ struct PlanningCost {
     double statistics_seconds = 0;  // of these: statistics and probes
     double solve_seconds = 0;       // of the solver, which runs beside the training
     double share_of_training = 0;   // seconds / training time without them
-    double share_at_500 = 0;        // seconds per update / (500 * median step time)
+    double step_seconds = 0;        // of the mean step, without them
+    double share_at_500 = 0;        // seconds per update / (500 * step_seconds), as RunEnd says
     double statistics_share = 0, statistics_share_at_500 = 0;  // the same of statistics_seconds
 };
 

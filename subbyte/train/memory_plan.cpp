@@ -97,18 +97,18 @@ Held activations_of(const models::LlamaConfig& c, const nn::Precision& precision
                ff = static_cast<double>(c.intermediate_size);
     const auto q = static_cast<double>(c.heads * c.head_size());
     const auto layers = static_cast<double>(c.layers);
-    const bool int8 = precision.keep() == ops::Keep::kInt8;
-    const double int8_bytes = 1 + 4.0 / 128;
-    const double swiglu_bytes = int8 ? int8_bytes : precision.keep() == ops::Keep::kBf16 ? 2 : 4;
+    const auto kept_bytes = [&](ops::Keep keep, double width) {
+        return packed_bytes(ops::kept_spec(keep), rows, width);
+    };
     Held kept = saved_inputs(precision.table(), recipe_of, rows);
-    kept.add(rows * (int8 ? int8_bytes : 4) * d, 2 * layers);
+    kept.add(kept_bytes(ops::kept_by_norms(precision.keep()), d), 2 * layers);
     // q, k, v in BF16, or all four in FP32.
     if (precision.compact() && has_bf16_dot()) {
         kept.add(rows * 2 * q, 3 * layers);
     } else {
         kept.add(rows * 4 * q, 4 * layers);
     }
-    kept.add(rows * swiglu_bytes * ff, 2 * layers);
+    kept.add(kept_bytes(precision.keep(), ff), 2 * layers);
     if (!recompute) return kept;
     Held one;
     one.add(rows * 4 * d, layers);

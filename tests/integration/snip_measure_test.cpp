@@ -49,6 +49,14 @@ struct LlamaFixture : SmallLlama {
                         .high = "fp32"});
     }
 
+    void train(int steps) {
+        for (int step = 0; step < steps; ++step) {
+            loss().backward();
+            optimizer->step();
+            optimizer->zero_grad();
+        }
+    }
+
     std::unique_ptr<optim::AdamW> optimizer;
     std::vector<at::Tensor> weights;
 };
@@ -230,11 +238,7 @@ TEST(Measure, NonFiniteStepNamesLayerRoleAndStep) {
 // force finds.
 TEST(Measure, ThePlanInForceIsRunBesideTheProbes) {
     LlamaFixture f;
-    for (int step = 0; step < 10; ++step) {
-        f.loss().backward();
-        f.optimizer->step();
-        f.optimizer->zero_grad();
-    }
+    f.train(10);
     plan::Plan plan = plan::uniform_plan(f.precision->table(), "fp8");
     for (std::size_t l = 0; l < 7; ++l) plan.set(f.precision->table()[l].name, "fp4");
     StatisticsSink sink(f.precision->table(), {"fp8", "fp4"}, kEverything);
@@ -276,11 +280,7 @@ TEST(Measure, PinnedRecipesAreMeasuredInTheirLayers) {
 // What pinned slots do is part of the damage, of the predicted one and of the real one.
 TEST(Realised, PinnedSlotsCount) {
     LlamaFixture f;
-    for (int step = 0; step < 10; ++step) {
-        f.loss().backward();
-        f.optimizer->step();
-        f.optimizer->zero_grad();
-    }
+    f.train(10);
     for (std::uint32_t l = 0; l < 7; ++l) f.precision->fix_layer(l, {"fp4", "", ""});
     const Measurement m = f.measure_step(Probes::kLayer);
     f.optimizer->zero_grad();
@@ -302,11 +302,7 @@ TEST(Realised, PinnedSlotsCount) {
 // The plan as a whole: predicted from its layers, and run.
 TEST(Realised, PredictionAgreesWithTheRun) {
     LlamaFixture f;
-    for (int step = 0; step < 10; ++step) {
-        f.loss().backward();
-        f.optimizer->step();
-        f.optimizer->zero_grad();
-    }
+    f.train(10);
     const Measurement m = f.measure_step(Probes::kLayer);
     f.optimizer->zero_grad();
     const std::vector<LossFunction> batches{[&f] { return f.loss(); }};

@@ -76,20 +76,21 @@ TEST(Median, IsTheMiddle) {
 TEST_F(InspectRun, OverheadIsThatOfTheStepsInForce) {
     for (int step = 1; step <= 8; ++step) {
         if (step == 3 || step == 6) add_plan(step, 0.25);  // 1 s each
-        add_step(step, step == 2 ? 3.0 : 1.0, 100.0 * step);
+        add_step(step, step == 2 ? 3.0 : step == 8 ? 2.0 : 1.0, 100.0 * step);
     }
     const RunView run = read();
-    EXPECT_DOUBLE_EQ(run.train_seconds, 10);
+    EXPECT_DOUBLE_EQ(run.train_seconds, 11);
     EXPECT_EQ(run.median_step_seconds, 1.0);
     EXPECT_EQ(run.tokens_per_second, 450);
     EXPECT_EQ(run.planning.updates, 2);
     EXPECT_DOUBLE_EQ(run.planning.seconds, 2);
     EXPECT_DOUBLE_EQ(run.planning.solve_seconds, 2.5);  // beside the training: costs it nothing
-    EXPECT_DOUBLE_EQ(run.planning.share_of_training, 2.0 / 8.0);
-    EXPECT_DOUBLE_EQ(run.planning.share_at_500, 1.0 / 500);
+    EXPECT_DOUBLE_EQ(run.planning.share_of_training, 2.0 / 9.0);
+    EXPECT_DOUBLE_EQ(run.planning.step_seconds, 9.0 / 8);
+    EXPECT_DOUBLE_EQ(run.planning.share_at_500, 1.0 / (500 * 9.0 / 8));
     EXPECT_DOUBLE_EQ(run.planning.statistics_seconds, 1.5);
-    EXPECT_DOUBLE_EQ(run.planning.statistics_share, 1.5 / 8.0);
-    EXPECT_DOUBLE_EQ(run.planning.statistics_share_at_500, 0.75 / 500);
+    EXPECT_DOUBLE_EQ(run.planning.statistics_share, 1.5 / 9.0);
+    EXPECT_DOUBLE_EQ(run.planning.statistics_share_at_500, 0.75 / (500 * 9.0 / 8));
     EXPECT_EQ(run.slots, 45);
     EXPECT_EQ(run.step, 8);
     EXPECT_EQ(run.state, "not finished");

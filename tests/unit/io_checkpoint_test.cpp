@@ -252,9 +252,9 @@ TEST_F(Checkpoint, WithoutCommitNothingStays) {
         CheckpointWriter writer(run_.path(), 40);
         writer.add_text("x", "y");
         // While it is at work nobody else may clean up.
-        EXPECT_NE(error_of(ErrorCode::kUsage, [&] { CheckpointWriter other(run_.path(), 60); })
-                      .find("another checkpoint"),
-                  std::string::npos);
+        EXPECT_TRUE(refuses(
+            ErrorCode::kUsage, [&] { CheckpointWriter other(run_.path(), 60); },
+            "another checkpoint"));
     }
     EXPECT_EQ(count_entries(run_ / "checkpoints"), 2u);
     EXPECT_EQ(latest(), 20);
@@ -275,9 +275,8 @@ TEST_F(Checkpoint, CopiesFiles) {
     write_bytes(run_ / "tokenizer.model", text);
     CheckpointWriter writer(run_.path(), 1);
     writer.add_copy("tokenizer.model", run_ / "tokenizer.model");
-    EXPECT_NE(error_of(ErrorCode::kData, [&] { writer.add_copy("no", run_ / "no"); })
-                  .find("No such file"),
-              std::string::npos);
+    EXPECT_TRUE(refuses(
+        ErrorCode::kData, [&] { writer.add_copy("no", run_ / "no"); }, "No such file"));
     const fs::path folder = writer.commit();
     EXPECT_EQ(read_bytes(folder / "tokenizer.model"), text);
     EXPECT_EQ(verify_checkpoint(folder).files.at("tokenizer.model").checksum, checksum_of(text));

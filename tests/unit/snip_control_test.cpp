@@ -92,10 +92,10 @@ TEST(NoiseGuard, IsSilentWhenOffWithoutNoiseAndAtTheTop) {
     NoiseGuard off(0, 0.5), on(1.732, 0.5);
     EXPECT_TRUE(off.observe({{"a", 1, 10}}, plan, ladder).empty());
     EXPECT_TRUE(on.observe({{"a", 1, 0}, {"b", 1, 10}}, plan, ladder).empty());
-    EXPECT_NE(error_of(ErrorCode::kUsage, [] { NoiseGuard(-1, 0.5); }).find("ratio -1"),
-              std::string::npos);
-    EXPECT_NE(error_of(ErrorCode::kUsage, [] { NoiseGuard(1, 1.0); }).find("decay 1"),
-              std::string::npos);
+    EXPECT_TRUE(refuses(
+        ErrorCode::kUsage, [] { NoiseGuard(-1, 0.5); }, "ratio -1"));
+    EXPECT_TRUE(refuses(
+        ErrorCode::kUsage, [] { NoiseGuard(1, 1.0); }, "decay 1"));
 }
 
 TEST(SpikeDetector, FindsWhatLiesAboveMeanPlusDeviations) {
@@ -215,14 +215,14 @@ TEST(SpikeGuard, SaysWhenThereIsNothingToPromoteAndRefusesBadOptions) {
     ASSERT_EQ(events.size(), 1u);
     EXPECT_EQ(events[0].action, "none");
     EXPECT_FALSE(guard.wants_roll_back());
-    EXPECT_NE(error_of(ErrorCode::kUsage, [] { SpikeGuard({.sigma = -1}); }).find("sigma -1"),
-              std::string::npos);
-    EXPECT_NE(error_of(ErrorCode::kUsage, [] { SpikeGuard({.hold = 0}); }).find("hold 0"),
-              std::string::npos);
-    EXPECT_NE(error_of(ErrorCode::kUsage, [] { SpikeGuard({.share = 0}); }).find("share 0"),
-              std::string::npos);
-    EXPECT_NE(error_of(ErrorCode::kUsage, [] { SpikeGuard({.share = 1.5}); }).find("share 1.5"),
-              std::string::npos);
+    EXPECT_TRUE(refuses(
+        ErrorCode::kUsage, [] { SpikeGuard({.sigma = -1}); }, "sigma -1"));
+    EXPECT_TRUE(refuses(
+        ErrorCode::kUsage, [] { SpikeGuard({.hold = 0}); }, "hold 0"));
+    EXPECT_TRUE(refuses(
+        ErrorCode::kUsage, [] { SpikeGuard({.share = 0}); }, "share 0"));
+    EXPECT_TRUE(refuses(
+        ErrorCode::kUsage, [] { SpikeGuard({.share = 1.5}); }, "share 1.5"));
 }
 
 TEST(LossAdjuster, MovesTheTargetByTheProgressOfTheLoss) {
@@ -258,14 +258,14 @@ TEST(LossAdjuster, MovesTheTargetByTheProgressOfTheLoss) {
     LossAdjuster off({});
     for (int i = 0; i < 300; ++i) EXPECT_TRUE(off.end_step(1.0).empty());
     EXPECT_EQ(off.adjusted(0.5, 0.3), 0.5);
-    EXPECT_NE(error_of(ErrorCode::kUsage, [] { LossAdjuster({.step = 2}); }).find("step 2"),
-              std::string::npos);
-    EXPECT_NE(error_of(ErrorCode::kUsage, [] { LossAdjuster({.window = 0}); }).find("window 0"),
-              std::string::npos);
-    EXPECT_NE(error_of(ErrorCode::kUsage, [] { LossAdjuster({.progress = 1}); }).find("progress 1"),
-              std::string::npos);
-    EXPECT_NE(error_of(ErrorCode::kUsage, [] { LossAdjuster({.range = -1}); }).find("range -1"),
-              std::string::npos);
+    EXPECT_TRUE(refuses(
+        ErrorCode::kUsage, [] { LossAdjuster({.step = 2}); }, "step 2"));
+    EXPECT_TRUE(refuses(
+        ErrorCode::kUsage, [] { LossAdjuster({.window = 0}); }, "window 0"));
+    EXPECT_TRUE(refuses(
+        ErrorCode::kUsage, [] { LossAdjuster({.progress = 1}); }, "progress 1"));
+    EXPECT_TRUE(refuses(
+        ErrorCode::kUsage, [] { LossAdjuster({.range = -1}); }, "range -1"));
 }
 
 TEST(PrecisionRamp, LetsTheLayersFollowThePlanOneByOne) {
@@ -344,10 +344,10 @@ TEST(Control, TellsWhenRampAndTailChangeAndSavesWhatItTold) {
     EXPECT_EQ(events[10].control, "tail");
     EXPECT_EQ(events[10].step, 93);
     options.tail_steps = 101;
-    EXPECT_NE(error_of(ErrorCode::kUsage, make).find("tail_steps 101 of 100"), std::string::npos);
+    EXPECT_TRUE(refuses(ErrorCode::kUsage, make, "tail_steps 101 of 100"));
     options.tail_steps = 0;
     options.ramp_steps = -1;
-    EXPECT_NE(error_of(ErrorCode::kUsage, make).find("ramp_steps -1"), std::string::npos);
+    EXPECT_TRUE(refuses(ErrorCode::kUsage, make, "ramp_steps -1"));
 }
 
 }  // namespace
