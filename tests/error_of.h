@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <string>
-#include <string_view>
 
 #include "subbyte/core/error.h"
 
@@ -29,14 +28,6 @@ inline std::string error_of(ErrorCode code, const std::function<void()>& body) {
     const std::string text = refusal(code, body);
     EXPECT_NE(text, "accepted");
     return text;
-}
-
-// Whether `body` throws such an Error whose message or hint says `part`, for EXPECT_TRUE.
-inline ::testing::AssertionResult refuses(ErrorCode code, const std::function<void()>& body,
-                                          std::string_view part) {
-    const std::string text = refusal(code, body);
-    if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-    return ::testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
 }
 
 }  // namespace subbyte

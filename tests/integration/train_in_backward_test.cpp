@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/integration/train_util.h"
+#include "tests/refuses.h"
 
 namespace subbyte::train {
 namespace {

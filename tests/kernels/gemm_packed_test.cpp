@@ -239,7 +239,7 @@ private:
 };
 
 // The product of operands and into a matrix that end where memory does.
-void expect_nothing_behind(const Shape& s, const QuantSpec& spec, const char* kernel) {
+void expect_nothing_behind(const Shape& s, const QuantSpec& spec, const std::string& kernel) {
     Operand a = pack(values(s.m * s.k, 1), s.m, s.k, spec);
     Operand b = pack(values(s.n * s.k, 2), s.n, s.k, spec);
     const std::vector<float> d = multiply(s, spec, a, spec, b, kernel);

@@ -7,6 +7,7 @@
 
 #include "io_test_util.h"
 #include "subbyte/io/json_file.h"
+#include "tests/refuses.h"
 
 namespace subbyte::io {
 namespace {

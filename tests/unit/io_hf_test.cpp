@@ -6,6 +6,7 @@
 #include "subbyte/io/hf_config.h"
 #include "subbyte/io/json_file.h"
 #include "subbyte/io/model_folder.h"
+#include "tests/refuses.h"
 
 namespace subbyte::io {
 namespace {

@@ -6,6 +6,7 @@
 #include "io_test_util.h"
 #include "subbyte/io/json_file.h"
 #include "subbyte/io/jsonl.h"
+#include "tests/refuses.h"
 
 namespace subbyte::io {
 namespace {

@@ -10,6 +10,7 @@
 #include "io_test_util.h"
 #include "subbyte/core/clock.h"
 #include "subbyte/io/safetensors.h"
+#include "tests/refuses.h"
 
 namespace subbyte::io {
 namespace {

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io_test_util.h"
+#include "tests/refuses.h"
 
 namespace subbyte::io {
 namespace {

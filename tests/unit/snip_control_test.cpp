@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "subbyte/core/error.h"
-#include "tests/error_of.h"
+#include "tests/refuses.h"
 #include "tests/unit/plan_tables.h"
 
 namespace subbyte::snip {
