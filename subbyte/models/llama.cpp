@@ -17,7 +17,8 @@ namespace subbyte::models {
 namespace llama_parts {
 
 // A layer of a block for the ops that compute several at once; x has as many rows as its input.
-ops::LinearLayer as_part(nn::Linear& layer, const at::Tensor& x) {
+ops::LinearLayer as_part(nn::Linear& layer, const ops::LayerInput& input) {
+    const at::Tensor& x = input.outline();
     return {layer->weight, layer->context(x.numel() / x.size(-1))};
 }
 
@@ -31,12 +32,13 @@ public:
         o_proj_ = register_module("o_proj", nn::Linear(q, c.hidden_size));
     }
 
-    at::Tensor forward(const at::Tensor& x) {
+    at::Tensor forward(const ops::LayerInput& input) {
+        const at::Tensor& x = input.outline();
         const auto split = [&](const at::Tensor& y, std::int64_t heads) {
             return y.view({x.size(0), x.size(1), heads, config_.head_size()});
         };
-        const std::vector<at::Tensor> qkv =
-            ops::linear_group(x, {as_part(q_proj_, x), as_part(k_proj_, x), as_part(v_proj_, x)});
+        const std::vector<at::Tensor> qkv = ops::linear_group(
+            input, {as_part(q_proj_, input), as_part(k_proj_, input), as_part(v_proj_, input)});
         const at::Tensor y = ops::rotary_attention(
             split(qkv[0], config_.heads), split(qkv[1], config_.kv_heads),
             split(qkv[2], config_.kv_heads), config_.rope_theta, o_proj_->compact());
@@ -57,7 +59,7 @@ public:
         down_proj_ = register_module("down_proj", nn::Linear(c.intermediate_size, c.hidden_size));
     }
 
-    at::Tensor forward(const at::Tensor& x) {
+    at::Tensor forward(const ops::LayerInput& x) {
         return ops::swiglu_mlp(x, as_part(gate_proj_, x), as_part(up_proj_, x),
                                as_part(down_proj_, x), keep());
     }

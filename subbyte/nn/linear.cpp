@@ -21,10 +21,9 @@ LinearImpl::LinearImpl(std::int64_t in_features, std::int64_t out_features, bool
 
 LinearImpl::LinearImpl(const at::Tensor& shared_weight) : weight(shared_weight) {}
 
-ops::LinearContext LinearImpl::context(std::int64_t rows, ops::InputCache* inputs) {
+ops::LinearContext LinearImpl::context(std::int64_t rows) {
     ops::LinearContext context;
     context.cache = &cache;
-    context.inputs = inputs;
     if (!precision_) {
         context.recipe = unattached_recipe();
         return context;
@@ -45,9 +44,9 @@ bool LinearImpl::observed() const {
     return precision_ && precision_->observer != nullptr && precision_->table()[layer_].candidate;
 }
 
-at::Tensor LinearImpl::forward(const at::Tensor& x, ops::InputCache* inputs) {
+at::Tensor LinearImpl::forward(const at::Tensor& x) {
     const std::int64_t rows = x.dim() > 0 && x.size(-1) > 0 ? x.numel() / x.size(-1) : 0;
-    const at::Tensor y = ops::linear(x, weight, context(rows, inputs));
+    const at::Tensor y = ops::linear(x, weight, context(rows));
     return bias.defined() ? y + bias : y;
 }
 

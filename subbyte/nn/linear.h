@@ -23,11 +23,11 @@ public:
     // weight is not registered here, so it is trained and saved once, under its owner's name.
     explicit LinearImpl(const at::Tensor& shared_weight);
 
-    // x: [..., in_features] -> [..., out_features]. `inputs` is for layers that read the same x.
-    at::Tensor forward(const at::Tensor& x, ops::InputCache* inputs = nullptr);
+    // x: [..., in_features] -> [..., out_features].
+    at::Tensor forward(const at::Tensor& x);
 
     // What the layer's GEMMs need to know for an input of this many rows, now.
-    ops::LinearContext context(std::int64_t rows, ops::InputCache* inputs = nullptr);
+    ops::LinearContext context(std::int64_t rows);
 
     const std::shared_ptr<Precision>& precision() const { return precision_; }
 

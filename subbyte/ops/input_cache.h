@@ -4,8 +4,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
 #include <vector>
 
+#include "subbyte/ops/layer_input.h"
 #include "subbyte/ops/quantized_tensor.h"
 
 namespace subbyte::ops {
@@ -15,24 +17,27 @@ namespace subbyte::ops {
 // need no noise can be shared.
 class InputCache {
 public:
-    // The copy of `x` and, where wanted, that of its transpose; `x` is the same at every call.
-    QuantizedPair get(const at::Tensor& x, const QuantizedCopy& rows,
-                      const QuantizedCopy* columns) {
-        TORCH_INTERNAL_ASSERT(!x_.defined() || x_.const_data_ptr() == x.const_data_ptr());
-        x_ = x;
+    explicit InputCache(LayerInput x) : x_(std::move(x)) {}
+
+    // The copy of X and, where wanted, that of its transpose. X becomes a tensor only where one of
+    // them alone is missing, or is to be FP32.
+    QuantizedPair get(const QuantizedCopy& rows, const QuantizedCopy* columns) {
         QuantizedPair pair{find(false, rows), columns != nullptr ? find(true, *columns) : none()};
         if (columns != nullptr && !pair.rows.defined() && !pair.columns.defined()) {
-            pair = quantize_both(x, rows, *columns);
+            const bool plain = rows.spec.is_fp32() || columns->spec.is_fp32();
+            pair = x_.values() == nullptr || plain
+                       ? quantize_both(matrix(), rows, *columns)
+                       : std::move(quantize_computed(*x_.values(), {{rows, *columns}}).front());
             keep(false, rows, pair.rows);
             keep(true, *columns, pair.columns);
             return pair;
         }
         if (!pair.rows.defined()) {
-            pair.rows = quantize(x, rows.spec, rows.noise);
+            pair.rows = quantize(matrix(), rows.spec, rows.noise);
             keep(false, rows, pair.rows);
         }
         if (columns != nullptr && !pair.columns.defined()) {
-            pair.columns = quantize(x.t(), columns->spec, columns->noise);
+            pair.columns = quantize(matrix().t(), columns->spec, columns->noise);
             keep(true, *columns, pair.columns);
         }
         return pair;
@@ -53,7 +58,11 @@ private:
     void keep(bool columns, const QuantizedCopy& made, const QuantizedTensor& copy) {
         if (!made.spec.uses_noise()) entries_.push_back({columns, copy});
     }
-    at::Tensor x_;
+    at::Tensor matrix() const {
+        const at::Tensor x = x_.tensor().detach();
+        return x.reshape({-1, x.size(-1)}).contiguous();
+    }
+    LayerInput x_;
     std::vector<Entry> entries_;
 };
 

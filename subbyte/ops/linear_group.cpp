@@ -52,8 +52,9 @@ public:
 
 }  // namespace
 
-std::vector<at::Tensor> linear_group(const at::Tensor& x, std::vector<LinearLayer> layers) {
-    InputCache inputs;
+std::vector<at::Tensor> linear_group(const LayerInput& input, std::vector<LinearLayer> layers) {
+    InputCache inputs(input);
+    const at::Tensor& x = input.outline();
     for (LinearLayer& layer : layers) layer.context.inputs = &inputs;
     std::vector<at::Tensor> y;
     const bool plain = at::GradMode::is_enabled() && x.requires_grad() &&
@@ -62,7 +63,7 @@ std::vector<at::Tensor> linear_group(const at::Tensor& x, std::vector<LinearLaye
                        });
     if (!plain) {
         for (const LinearLayer& layer : layers) {
-            y.push_back(linear(x, layer.weight, layer.context));
+            y.push_back(linear(input.tensor(), layer.weight, layer.context));
         }
         return y;
     }
@@ -74,14 +75,13 @@ std::vector<at::Tensor> linear_group(const at::Tensor& x, std::vector<LinearLaye
         std::vector<std::int64_t> shape = node->x_shape;
         for (const LinearLayer& layer : layers) {
             check_linear(x, layer.weight);
-            const at::Tensor x2 = x.detach().reshape({-1, x.size(-1)}).contiguous();
-            QuantizedPair input = quantized_input(x2, layer.context, true);
+            QuantizedPair copies = quantized_input({}, layer.context, true);
             shape.back() = layer.weight.size(0);
-            y.push_back(gemm(input.rows,
+            y.push_back(gemm(copies.rows,
                              quantized_weight(layer.weight, layer.context, Slot::kFprop, true),
                              "fprop")
                             .reshape(shape));
-            node->layers.emplace_back(layer.weight, layer.context, std::move(input.columns));
+            node->layers.emplace_back(layer.weight, layer.context, std::move(copies.columns));
             edges.push_back(torch::autograd::collect_next_edges(layer.weight).front());
         }
     }

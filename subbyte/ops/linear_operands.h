@@ -26,12 +26,13 @@ inline QuantizedCopy columns_copy(const LinearContext& c, Operand operand, std::
             operand_noise(c, plan::Slot::kWgrad, operand, c.micro_batch, part)};
 }
 
-// X for fprop and, where `for_wgrad`, X^T for wgrad, packed along T.
+// X for fprop and, where `for_wgrad`, X^T for wgrad, packed along T. X of c.inputs, where that is
+// there, and not `x`.
 inline QuantizedPair quantized_input(const at::Tensor& x, const LinearContext& c, bool for_wgrad,
                                      std::uint32_t part = 0) {
     const QuantizedCopy rows = rows_copy(c, plan::Slot::kFprop, part);
     const QuantizedCopy columns = columns_copy(c, Operand::kB, part);
-    if (c.inputs != nullptr) return c.inputs->get(x, rows, for_wgrad ? &columns : nullptr);
+    if (c.inputs != nullptr) return c.inputs->get(rows, for_wgrad ? &columns : nullptr);
     if (for_wgrad) return quantize_both(x, rows, columns);
     return {quantize(x, rows.spec, rows.noise), {}};
 }

@@ -5,11 +5,15 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/sum.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
+
+#include <utility>
+#include <vector>
 
 #include "subbyte/core/error.h"
 #include "subbyte/kernels/elementwise/elementwise.h"
@@ -69,17 +73,36 @@ void check(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight) {
     }
 }
 
+// The shape of x with memory for one element.
+at::Tensor outline_of(const at::Tensor& x) {
+    const std::vector<std::int64_t> strides(static_cast<std::size_t>(x.dim()), 0);
+    return at::empty_strided(x.sizes(), strides, x.options());
+}
+
+kernels::ComputedMatrices normed_rows(const at::Tensor& x, const at::Tensor& inverse_rms,
+                                      const at::Tensor& weight) {
+    using Piece = kernels::ComputedMatrices::Piece;
+    const std::int64_t dim = x.size(-1);
+    return {rows_of(x), dim,
+            [x, inverse_rms, weight, dim](const Piece& p, float* const out[], std::int64_t stride) {
+                kernels::rms_norm_rows({p.row1 - p.row0, p.col1 - p.col0, dim, stride},
+                                       x.const_data_ptr<float>() + p.row0 * dim + p.col0,
+                                       inverse_rms.const_data_ptr<float>() + p.row0,
+                                       weight.const_data_ptr<float>() + p.col0, out[0]);
+            }};
+}
+
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, Keep keep) {
-    return add_rms_norm(x, {}, weight, eps, keep).normed;
+    return add_rms_norm(x, {}, weight, eps, keep).normed.tensor();
 }
 
 NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
                        double eps, Keep keep) {
     check(x, y, weight);
-    NormedSum result;
-    at::Tensor kept, inverse_rms;
+    at::Tensor sum, kept, outline, inverse_rms;
+    kernels::ComputedMatrices values;
     {
         at::NoGradGuard no_grad;
         use_torch_threads();
@@ -87,14 +110,16 @@ NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tenso
         const at::Tensor b = y.defined() ? y.detach().contiguous() : y;
         const std::int64_t rows = rows_of(a);
         kept = y.defined() ? at::empty_like(a) : a;
-        result.sum = kept.detach();
-        result.normed = at::empty_like(a);
+        sum = kept.detach();
+        outline = outline_of(a);
         inverse_rms = at::empty({rows}, a.options());
-        kernels::rms_norm(
-            a.const_data_ptr<float>(), b.defined() ? b.const_data_ptr<float>() : nullptr,
-            weight.const_data_ptr<float>(), rows, a.size(-1), static_cast<float>(eps),
-            b.defined() ? kept.mutable_data_ptr<float>() : nullptr,
-            result.normed.mutable_data_ptr<float>(), inverse_rms.mutable_data_ptr<float>());
+        const at::Tensor w = weight.detach().contiguous();
+        kernels::rms_norm(a.const_data_ptr<float>(),
+                          b.defined() ? b.const_data_ptr<float>() : nullptr,
+                          w.const_data_ptr<float>(), rows, a.size(-1), static_cast<float>(eps),
+                          b.defined() ? kept.mutable_data_ptr<float>() : nullptr, nullptr,
+                          inverse_rms.mutable_data_ptr<float>());
+        values = normed_rows(kept, inverse_rms, w);
     }
     const bool record =
         x.requires_grad() || weight.requires_grad() || (y.defined() && y.requires_grad());
@@ -106,10 +131,9 @@ NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tenso
         node->has_y = y.defined();
         node->set_next_edges(y.defined() ? torch::autograd::collect_next_edges(x, y, weight)
                                          : torch::autograd::collect_next_edges(x, weight));
-        torch::autograd::set_history(torch::autograd::variable_list{result.sum, result.normed},
-                                     node);
+        torch::autograd::set_history(torch::autograd::variable_list{sum, outline}, node);
     }
-    return result;
+    return {sum, {outline, std::move(values)}};
 }
 
 }  // namespace subbyte::ops

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "subbyte/ops/kept_activation.h"
+#include "subbyte/ops/layer_input.h"
 
 namespace subbyte::ops {
 
@@ -16,10 +17,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
                     Keep keep = Keep::kFp32);
 
 // A residual stream and the norm of it, for a block that adds to the one and computes with the
-// other: sum = x + y, or x itself when y is undefined, and normed = rms_norm(sum). The bits of the
-// single ops; the gradient of the sum comes out of one pass.
+// other: sum = x + y, or x itself when y is undefined, and normed = rms_norm(sum), computed where
+// it is quantised. The bits of the single ops; the gradient of the sum comes out of one pass.
 struct NormedSum {
-    at::Tensor sum, normed;
+    at::Tensor sum;
+    LayerInput normed;
 };
 NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weight,
                        double eps, Keep keep = Keep::kFp32);

@@ -119,9 +119,10 @@ QuantizedPair quantized_product(const at::Tensor& a, const at::Tensor& b, const 
 
 }  // namespace
 
-at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up,
+at::Tensor swiglu_mlp(const LayerInput& input, LinearLayer gate, LinearLayer up,
                       const LinearLayer& down, Keep keep) {
-    InputCache inputs;
+    InputCache inputs(input);
+    const at::Tensor& x = input.outline();
     gate.context.inputs = up.context.inputs = &inputs;
     const auto fits = [](const LinearLayer& layer) {
         return layer.weight.requires_grad() && layer.context.observer == nullptr &&
@@ -129,8 +130,10 @@ at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up,
     };
     if (!at::GradMode::is_enabled() || !x.requires_grad() || !fits(gate) || !fits(up) ||
         !fits(down) || gate.weight.size(0) != up.weight.size(0)) {
-        const at::Tensor a = linear(x, gate.weight, gate.context);
-        return linear(swiglu(a, linear(x, up.weight, up.context), keep), down.weight, down.context);
+        const at::Tensor& whole = input.tensor();
+        const at::Tensor a = linear(whole, gate.weight, gate.context);
+        return linear(swiglu(a, linear(whole, up.weight, up.context), keep), down.weight,
+                      down.context);
     }
     check_linear(x, gate.weight);
     check_linear(x, up.weight);
@@ -138,11 +141,10 @@ at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up,
     auto node = c10::make_intrusive<SwigluMlpBackward>();
     {
         at::NoGradGuard no_grad;
-        const at::Tensor x2 = x.detach().reshape({-1, x.size(-1)}).contiguous();
         const auto forward = [&](const LinearLayer& layer, KeptLayer& kept) {
-            QuantizedPair input = quantized_input(x2, layer.context, true);
-            kept = KeptLayer(layer.weight, layer.context, std::move(input.columns));
-            return gemm(input.rows,
+            QuantizedPair copies = quantized_input({}, layer.context, true);
+            kept = KeptLayer(layer.weight, layer.context, std::move(copies.columns));
+            return gemm(copies.rows,
                         quantized_weight(layer.weight, layer.context, Slot::kFprop, true), "fprop");
         };
         const at::Tensor a = forward(gate, node->gate), b = forward(up, node->up);

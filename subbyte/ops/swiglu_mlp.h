@@ -11,9 +11,9 @@ namespace subbyte::ops {
 
 // linear(swiglu(linear(x, gate), linear(x, up)), down) as one op, the same bits: what is between
 // the layers goes from the registers into the packed copies that their GEMMs read, and never to
-// memory as a whole. `keep` as in swiglu(). Falls back to the single ops when somebody observes
-// a layer or a recipe computes in FP32. Errors as linear().
-at::Tensor swiglu_mlp(const at::Tensor& x, LinearLayer gate, LinearLayer up,
+// memory as a whole, and neither is an x that is computed. `keep` as in swiglu(). Falls back to the
+// single ops when somebody observes a layer or a recipe computes in FP32. Errors as linear().
+at::Tensor swiglu_mlp(const LayerInput& x, LinearLayer gate, LinearLayer up,
                       const LinearLayer& down, Keep keep);
 
 }  // namespace subbyte::ops

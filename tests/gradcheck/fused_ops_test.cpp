@@ -6,7 +6,6 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,41 +15,13 @@
 #include "subbyte/ops/rope.h"
 #include "subbyte/ops/swiglu.h"
 #include "subbyte/ops/swiglu_mlp.h"
+#include "tests/gradcheck/op_bits.h"
 
 namespace subbyte::ops {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-
-// The outputs of `op` and the gradients of its inputs.
-Tensors run(const std::function<Tensors(const Tensors&)>& op, const Tensors& inputs) {
-    Tensors leaves;
-    for (const at::Tensor& x : inputs) leaves.push_back(x.clone().requires_grad_(true));
-    const Tensors outputs = op(leaves);
-    at::manual_seed(9);
-    at::Tensor loss = at::zeros({});
-    for (const at::Tensor& y : outputs) loss = loss + (y * at::randn(y.sizes())).sum();
-    loss.backward();
-    Tensors all;
-    for (const at::Tensor& y : outputs) all.push_back(y.detach());
-    for (const at::Tensor& x : leaves) all.push_back(x.grad());
-    return all;
-}
-
-void expect_equal(const Tensors& a, const Tensors& b, const std::string& what) {
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        EXPECT_TRUE(at::equal(a[i], b[i])) << what << ", tensor " << i;
-    }
-}
-
 LinearContext context_of(const std::string& recipe, std::uint32_t layer) {
-    LinearContext context;
-    context.recipe = std::make_shared<const plan::Recipe>(plan::find_recipe(recipe));
-    context.seed = 7;
-    context.step = 3;
-    context.layer = layer;
-    return context;
+    return ops::context_of(plan::find_recipe(recipe), layer);
 }
 
 Tensors single_mlp(const Tensors& in, const std::string& recipe, Keep keep) {
@@ -201,7 +172,7 @@ TEST(FusedOps, NormedSumsAreTheSumAndItsNorm) {
         expect_equal(run(
                          [](const Tensors& x) {
                              const NormedSum s = add_rms_norm(x[0], x[1], x[2], 1e-5);
-                             return Tensors{s.sum, s.normed};
+                             return Tensors{s.sum, s.normed.tensor()};
                          },
                          in),
                      run(
@@ -215,7 +186,7 @@ TEST(FusedOps, NormedSumsAreTheSumAndItsNorm) {
         expect_equal(run(
                          [](const Tensors& x) {
                              const NormedSum s = add_rms_norm(x[0], {}, x[1], 1e-5);
-                             return Tensors{s.sum, s.normed};
+                             return Tensors{s.sum, s.normed.tensor()};
                          },
                          two),
                      run(
@@ -230,7 +201,7 @@ TEST(FusedOps, NormedSumsAreTheSumAndItsNorm) {
                 run(
                     [&](const Tensors& x) {
                         const NormedSum s = add_rms_norm(x[0], {}, x[1], 1e-5);
-                        return Tensors{normed ? s.normed : s.sum + 0 * x[1]};
+                        return Tensors{normed ? s.normed.tensor() : s.sum + 0 * x[1]};
                     },
                     two),
                 run(

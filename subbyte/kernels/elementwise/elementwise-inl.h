@@ -106,9 +106,9 @@ inline void store_some(float* p, std::int64_t n, Floats v) {
     n == kLanes ? store(p, v) : store_part(p, n, v);
 }
 
-// Norm of a row of x, or of x + y, which goes to `sum` then. Returns 1 / rms.
-float rms_norm_row(const float* x, const float* y, const float* weight, std::int64_t count,
-                   float eps, float* sum_out, float* out) {
+// 1 / rms of a row of x, or of x + y, which goes to `sum_out` then.
+float inverse_rms_of_row(const float* x, const float* y, std::int64_t count, float eps,
+                         float* sum_out) {
     Floats squares = {};
     for_lanes(count, [&](const auto& at, std::int64_t i, std::int64_t n) {
         Floats v = at(x);
@@ -118,12 +118,14 @@ float rms_norm_row(const float* x, const float* y, const float* weight, std::int
         }
         squares += v * v;
     });
-    const float* const v = y != nullptr ? sum_out : x;
-    const float r = 1.0f / std::sqrt(sum(squares) / static_cast<float>(count) + eps);
+    return 1.0f / std::sqrt(sum(squares) / static_cast<float>(count) + eps);
+}
+
+// A part of a row, from 1 / rms of all of it.
+void rms_norm_span(const float* x, float r, const float* weight, std::int64_t count, float* out) {
     for_lanes(count, [&](const auto& at, std::int64_t i, std::int64_t n) {
-        store_some(out + i, n, at(v) * r * at(weight));
+        store_some(out + i, n, at(x) * r * at(weight));
     });
-    return r;
 }
 
 // With n = x r (r = 1 / rms) and h = g * weight: dx = r (h - n mean(h n)), to which the gradient of
@@ -148,7 +150,8 @@ constexpr ElementwiseOps kElementwiseOps = {softmax_row,
                                             swiglu_span,
                                             swiglu_backward_span<float>,
                                             swiglu_backward_span<std::uint16_t>,
-                                            rms_norm_row,
+                                            inverse_rms_of_row,
+                                            rms_norm_span,
                                             rms_norm_backward_row};
 
 }  // namespace

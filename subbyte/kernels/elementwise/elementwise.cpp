@@ -106,8 +106,10 @@ void rms_norm(const float* x, const float* y, const float* weight, std::int64_t 
         const IeeeFloatScope ieee;
         for (std::int64_t r = begin; r < end; ++r) {
             const std::int64_t i = r * dim;
-            inverse_rms[r] = ops().rms_norm_row(x + i, y != nullptr ? y + i : nullptr, weight, dim,
-                                                eps, y != nullptr ? sum + i : nullptr, out + i);
+            const float* const row = y != nullptr ? sum + i : x + i;
+            inverse_rms[r] = ops().inverse_rms(x + i, y != nullptr ? y + i : nullptr, dim, eps,
+                                               y != nullptr ? sum + i : nullptr);
+            if (out != nullptr) ops().rms_norm(row, inverse_rms[r], weight, dim, out + i);
         }
     });
 }
@@ -132,6 +134,14 @@ void rms_norm_backward(const float* x, const float* weight, const float* inverse
             }
         }
     });
+}
+
+void rms_norm_rows(const RowShape& s, const float* x, const float* inverse_rms, const float* weight,
+                   float* out) {
+    const IeeeFloatScope ieee;
+    for (std::int64_t r = 0; r < s.rows; ++r) {
+        ops().rms_norm(x + r * s.stride, inverse_rms[r], weight, s.cols, out + r * s.out_stride);
+    }
 }
 
 void swiglu_rows(const RowShape& s, const float* gate, const float* up, float* out,

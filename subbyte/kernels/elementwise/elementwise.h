@@ -57,9 +57,13 @@ void swiglu_backward_rows(const RowShape& shape, const std::uint16_t* gate, cons
                           const float* g, float* gate_gradient, float* up_gradient);
 
 // Rows of x [rows, dim], or of x + y, which go to `sum` then (y == nullptr: neither is looked at):
-// out = row / sqrt(mean(row^2) + eps) * weight; inverse_rms[r] = 1 / sqrt(...).
+// inverse_rms[r] = 1 / sqrt(mean(row^2) + eps) and, unless null, out = row * inverse_rms * weight.
 void rms_norm(const float* x, const float* y, const float* weight, std::int64_t rows,
               std::int64_t dim, float eps, float* sum, float* out, float* inverse_rms);
+// The latter for some rows and columns on the calling thread: `x` is x or the sum there. The same
+// bits.
+void rms_norm_rows(const RowShape& shape, const float* x, const float* inverse_rms,
+                   const float* weight, float* out);
 
 // Gradients of the rows, x here, from those of `out` (g) and, unless null, of the rows themselves
 // (g_sum). dweight [rms_norm_partials(rows), dim] receives partial sums of the gradient of the

@@ -19,8 +19,9 @@ struct ElementwiseOps {
                             float* gate_gradient, float* up_gradient);
     void (*swiglu_backward_bf16)(const std::uint16_t* gate, const std::uint16_t* up, const float* g,
                                  std::int64_t count, float* gate_gradient, float* up_gradient);
-    float (*rms_norm_row)(const float* x, const float* y, const float* weight, std::int64_t count,
-                          float eps, float* sum, float* out);
+    float (*inverse_rms)(const float* x, const float* y, std::int64_t count, float eps, float* sum);
+    void (*rms_norm)(const float* x, float inverse_rms, const float* weight, std::int64_t count,
+                     float* out);
     void (*rms_norm_backward_row)(const float* x, const float* weight, float inverse_rms,
                                   const float* g, const float* g_sum, std::int64_t count, float* dx,
                                   float* dweight);
