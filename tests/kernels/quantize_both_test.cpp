@@ -100,8 +100,12 @@ TEST(QuantizeBoth, TilesDownTheColumnsGiveTheBitsOfTheReference) {
             if (rare) x[static_cast<std::size_t>((rows - 1) * cols + 7)] = kNan;
             expect_both_equal(contiguous(x, rows, cols), "e2m1:1x128:f32", "bf16");
             for (const char* element : {"e4m3", "e5m2", "e2m1", "int8", "int4"}) {
-                for (const char* rest : {":1x128:f32", ":1x128:f32:sr", ":1x128:f32:sr8",
-                                         ":1x256:f32:sr", ":1x64:f32", ":1x128:e8m0:sr"}) {
+                for (const char* rest :
+                     {":1x128:f32", ":1x128:f32:sr", ":1x128:f32:sr8", ":1x256:f32:sr", ":1x64:f32",
+                      ":1x128:e8m0:sr", ":1x16:ue4m3+f32", ":1x16:ue4m3+f32:sr",
+                      ":1x32:ue4m3+f32:guard", ":1x16:ue4m3:sr", ":1x32:e8m0/rceil",
+                      ":1x32:e8m0/rceil:sr", ":1x32:e8m0/floor:guard", ":1x16:e8m0+f32:sr",
+                      ":1x16:ue4m3+f32@1x128:sr"}) {
                     expect_both_equal(contiguous(x, rows, cols), "bf16",
                                       std::string(element) + rest);
                 }

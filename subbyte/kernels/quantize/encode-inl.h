@@ -213,9 +213,40 @@ void encode_tiles(const RowSpan& span, const TileFactors& tiles, std::uint8_t* c
     });
 }
 
+// As many of the first tiles of a span as are a few whole vectors wide and are multiplied, all
+// without a look at each; returns their columns.
+template <class E, Round kRound>
+std::int64_t encode_narrow_tiles(const float* x, const RowSpan& span, const TileFactors& tiles,
+                                 const std::uint16_t* noise, std::uint8_t* codes) {
+    constexpr int kNoise = noise_bits(kRound);
+    const std::int64_t width = span.tile_cols;
+    if (width % kLanes != 0 || width > 32 || span.begin % width != 0) return 0;
+    const std::int64_t count = (span.end - span.begin) / width;
+    bool multiplied = true;
+    for (std::int64_t tile = 0; tile < count; ++tile) {
+        multiplied &= tiles.scaling[tile] == Scaling::kMultiply;
+    }
+    if (!multiplied) return 0;
+    const auto encode = [&](std::int64_t c, F factor) {
+        const I b = bits(load(x + c));
+        const F y = mul(floats(and_(b, set(kMagnitude))), factor);
+        store_bytes(codes + c, encode_magnitude<E, kNoise>(y, b, noise_lanes<kNoise>(noise + c)));
+    };
+    std::int64_t c = 0;
+    for (std::int64_t tile = 0; tile < count; ++tile) {
+        const F factor = set(tiles.reciprocal[tile]);
+        for (const std::int64_t end = c + width; c < end; c += kLanes) encode(c, factor);
+    }
+    return c;
+}
+
 template <class E, Round kRound>
 void encode_row(const float* x, const RowSpan& span, const TileFactors& tiles,
                 const std::uint16_t* noise, std::uint8_t* codes) {
+    if constexpr (kRound == Round::kNearest || kRound == Round::kNoise16) {
+        const std::int64_t done = encode_narrow_tiles<E, kRound>(x, span, tiles, noise, codes);
+        if (done == span.end - span.begin) return;
+    }
     // Up and down see the smallest quotient, which multiplying by the reciprocal may lose.
     encode_tiles<(kRound < Round::kUp)>(
         span, tiles, codes,

@@ -17,24 +17,32 @@
 namespace subbyte::kernels {
 namespace {
 
-// The scales of kLanes rows.
+// The scales of kLanes rows: the quotient of a magnitude, or its product where tiles are narrow.
+template <bool kNarrow>
 struct LaneScales {
     F scale, reciprocal, reciprocal_low;
-    LaneScales(const TileFactors& tiles, std::int64_t row)
-        : scale(load(tiles.scale + row)),
-          reciprocal(load(tiles.reciprocal + row)),
-          reciprocal_low(load(tiles.reciprocal_low + row)) {}
+    LaneScales(const TileFactors& tiles, std::int64_t entry)
+        : scale(load(tiles.scale + entry)),
+          reciprocal(load(tiles.reciprocal + entry)),
+          reciprocal_low(load(tiles.reciprocal_low + entry)) {}
+    F operator()(F a) const { return divide(a, scale, reciprocal, reciprocal_low); }
+};
+template <>
+struct LaneScales<true> {
+    F factor;
+    LaneScales(const TileFactors& tiles, std::int64_t entry)
+        : factor(load(tiles.reciprocal + entry)) {}
+    F operator()(F a) const { return mul(a, factor); }
 };
 
 // Codes of eight values above each other, to one or two words. `noise`: noise_words().
-template <class E, Round kRound, int... kStep>
-inline void encode_eight(const float* source, std::int64_t stride, const LaneScales& scales,
+template <class E, Round kRound, class Scales, int... kStep>
+inline void encode_eight(const float* source, std::int64_t stride, const Scales& scales,
                          const I noise[4], I* words, std::integer_sequence<int, kStep...>) {
     constexpr int kPerWord = 32 / E::kBits;
     const auto encode = [&](F value, I noise_bits16) {
         const F a = floats(and_(bits(value), set(kMagnitude)));
-        const F y = divide(a, scales.scale, scales.reciprocal, scales.reciprocal_low);
-        return encode_magnitude<E, noise_bits(kRound)>(y, bits(value), noise_bits16);
+        return encode_magnitude<E, noise_bits(kRound)>(scales(a), bits(value), noise_bits16);
     };
     const auto step = [&]<int i>() {
         I bits16 = set(0u);
@@ -48,9 +56,9 @@ inline void encode_eight(const float* source, std::int64_t stride, const LaneSca
     (step.template operator()<kStep>(), ...);
 }
 
-template <class E, Round kRound>
+template <class E, Round kRound, bool kNarrow>
 void encode_down(const float* source, std::int64_t stride, std::int64_t rows, std::int64_t cols,
-                 const TileFactors& tiles, const NoiseRows& noise, std::uint8_t* codes,
+                 const DownTiles& tiles, const NoiseRows& noise, std::uint8_t* codes,
                  std::int64_t codes_stride) {
     constexpr int kWordsOfEight = E::kBits / 4;
     constexpr std::int64_t kGroup = kLanes * 32 / E::kBits;  // columns of kLanes words
@@ -60,12 +68,16 @@ void encode_down(const float* source, std::int64_t stride, std::int64_t rows, st
     const I upper = load_int(blocks), lower = load_int(blocks + kLanes);
     PhiloxKeys keys(noise.address);
     asm volatile("" : "+m"(keys));  // GCC 12 would broadcast each key where it is used
+    const int tile_shift = tiles.tile_cols == 16 ? 4 : 5;
     for (std::int64_t r = 0; r < rows; r += kLanes) {
-        const LaneScales scales(tiles, r);
+        LaneScales<kNarrow> scales(tiles.factors, r);
         for (std::int64_t group = 0; group < cols; group += kGroup) {
             I words[kLanes];
             for (int w = 0; w < kLanes; w += kWordsOfEight) {
                 const std::int64_t c = group + w * (32 / E::kBits);
+                if constexpr (kNarrow) {
+                    scales = LaneScales<true>(tiles.factors, (c >> tile_shift) * rows + r);
+                }
                 I drawn[4] = {};
                 if constexpr (kRound == Round::kNoise16) {
                     const I first =

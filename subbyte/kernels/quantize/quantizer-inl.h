@@ -10,12 +10,12 @@
 #include <cstring>
 #include <vector>
 
-#include "subbyte/core/aligned_buffer.h"
 #include "subbyte/formats/float_bits.h"
 #include "subbyte/kernels/quantize/chunking.h"
 #include "subbyte/kernels/quantize/quantize.h"
 #include "subbyte/kernels/quantize/six_bits.h"
 #include "subbyte/kernels/quantize/tile_scaler.h"
+#include "subbyte/kernels/quantize/workspace-inl.h"
 
 namespace subbyte::kernels {
 namespace {
@@ -26,47 +26,6 @@ using formats::ScaleFormat;
 using formats::TileGrid;
 
 constexpr std::int64_t kBatchElements = 4 * 1024;  // values wait in L1 for their scales
-
-// Entries of tiles are read and written 16 at a time, from any tile on.
-std::size_t tile_room(std::int64_t count) {
-    return static_cast<std::size_t>((count + 15) / 16 * 16 + 16);
-}
-
-struct Workspace {
-    AlignedBuffer<float> values, computed;
-    AlignedBuffer<std::uint8_t> codes;
-    AlignedBuffer<std::uint16_t> noise;
-    AlignedBuffer<std::uint32_t> amax;
-    AlignedBuffer<float> decoded;
-    AlignedBuffer<std::uint8_t> packed;
-    std::vector<double> errors;
-
-    struct Factors {
-        AlignedBuffer<float> scales;
-        AlignedBuffer<Scaling> scalings;
-        AlignedBuffer<std::uint8_t> codes;
-
-        TileFactors reserve(std::int64_t count) {
-            const std::size_t room = tile_room(count);
-            float* const floats = scales.reserve(3 * room);
-            return {floats, floats + room, floats + 2 * room, scalings.reserve(room),
-                    codes.reserve(room)};
-        }
-    };
-    Factors plain, raised;
-
-    std::uint32_t* zero_amax(std::int64_t count) {
-        const std::size_t room = tile_room(count);
-        std::uint32_t* const tiles = amax.reserve(room);
-        std::fill_n(tiles, room, 0u);
-        return tiles;
-    }
-};
-
-Workspace& workspace() {
-    thread_local Workspace instance;
-    return instance;
-}
 
 formats::SignBits signs_of(const QuantizeTarget& target) {
     return target.spec.rotation.fresh ? formats::fresh_signs(target.noise) : formats::fixed_signs();
@@ -99,6 +58,10 @@ public:
           grid_(spec_.tile, rows, cols),
           chunks_(rows, cols, transposed_source, spec_, grid_, most_cols),
           stride_(formats::row_bytes(spec_, cols)),
+          narrow_down_(transposed_source && grid_.tile_rows == 1 &&
+                       (grid_.tile_cols == 16 || grid_.tile_cols == 32) &&
+                       spec_.scale != ScaleFormat::kFp32 &&
+                       spec_.level_tile == formats::Tile::tensor()),
           scaler_(ops, spec_, grid_, rows, cols),
           rotation_(row_rotation(spec_.rotation, signs_of(target))) {}
 
@@ -191,7 +154,7 @@ private:
 
     // A chunk of a transposed source without turning the values over: BF16, or rows that are single
     // tiles. False: not possible.
-    bool quantize_down(const Chunk& chunk, const SourcePiece& source) const {
+    bool quantize_down(const Chunk& chunk, const SourcePiece& source) {
         const std::int64_t rows = chunk.row1 - chunk.row0;
         if (source.row_stride != 1 || source.col_stride == 1 || rotation_.size != 0 ||
             chunk.cols() % 128 != 0 || rows % 16 != 0) {
@@ -205,21 +168,27 @@ private:
             return true;
         }
         const RowOps::EncodeDown encode = encode_down();
-        if (encode == nullptr || chunk.cols() > grid_.tile_cols) return false;
-        std::uint32_t* const amax = workspace().zero_amax(rows);
-        ops_.amax_columns(first, source.col_stride, rows, chunk.cols(), amax);
-        const TileFactors tiles = workspace().plain.reserve(rows);
-        const std::int64_t tile = chunk.col0 / grid_.tile_cols;
-        scaler_.scale(amax, chunk.row0, tile, rows, 1, 1.0f, tiles);
-        if (std::any_of(tiles.scaling, tiles.scaling + rows,
-                        [](Scaling s) { return s != Scaling::kDivideByReciprocal; })) {
+        if (encode == nullptr || (!narrow_down_ && chunk.cols() > grid_.tile_cols)) return false;
+        const std::int64_t count = tiles_across(chunk), tile = chunk.col0 / grid_.tile_cols;
+        const TileFactors tiles = workspace().plain.reserve(count * rows);
+        for (std::int64_t t = 0; t < count; ++t) {
+            std::uint32_t* const amax =
+                chunks_.local ? workspace().zero_amax(rows) : &amax_of(chunk.row0, tile + t);
+            if (chunks_.local) {
+                const std::int64_t c = t * grid_.tile_cols;
+                ops_.amax_columns(first + c * source.col_stride, source.col_stride, rows,
+                                  std::min(grid_.tile_cols, chunk.cols() - c), amax);
+            }
+            scaler_.scale(amax, chunk.row0, tile + t, rows, 1, 1.0f, tiles.from(t * rows));
+        }
+        const Scaling wanted = narrow_down_ ? Scaling::kMultiply : Scaling::kDivideByReciprocal;
+        if (std::any_of(tiles.scaling, tiles.scaling + count * rows,
+                        [&](Scaling s) { return s != wanted; })) {
             return false;
         }
-        for (std::int64_t r = 0; r < rows; ++r) {
-            packed_.scales_f32[(chunk.row0 + r) * grid_.grid_cols + tile] = tiles.scale[r];
-        }
+        store_down_scales(chunk, tile, count, tiles);
         const auto block = static_cast<std::uint64_t>((chunk.row0 * cols_ + chunk.col0) / 8);
-        encode(first, source.col_stride, rows, chunk.cols(), tiles,
+        encode(first, source.col_stride, rows, chunk.cols(), {tiles, grid_.tile_cols},
                {noise_, block, static_cast<std::uint64_t>(cols_ / 8)},
                packed_.codes + chunk.row0 * stride_ + chunk.col0 * spec_.element->bits / 8,
                stride_);
@@ -228,16 +197,43 @@ private:
 
     // The loop for that; null where the spec has none.
     RowOps::EncodeDown encode_down() const {
-        if (!chunks_.local || grid_.tile_rows != 1 || spec_.scale != ScaleFormat::kFp32 ||
-            spec_.four_over_six != formats::FourOverSix::kOff || spec_.ms_eden ||
-            (spec_.stochastic() && cols_ % 8 != 0)) {
+        const bool one_tile = chunks_.local && grid_.tile_rows == 1 &&
+                              spec_.scale == ScaleFormat::kFp32 && !narrow_down_;
+        if (!(one_tile || narrow_down_) || spec_.four_over_six != formats::FourOverSix::kOff ||
+            spec_.ms_eden || (spec_.stochastic() && cols_ % 8 != 0)) {
             return nullptr;
         }
         const auto element = static_cast<std::size_t>(element_index(*spec_.element));
         if (element >= ops_.encode_down.size()) return nullptr;
-        if (spec_.rounding == formats::Rounding::kNearestEven) return ops_.encode_down[element][0];
+        const auto& loops = (narrow_down_ ? ops_.encode_narrow : ops_.encode_down)[element];
+        if (spec_.rounding == formats::Rounding::kNearestEven) return loops[0];
         const bool noise16 = spec_.stochastic() && spec_.noise_bits == formats::kMostNoiseBits;
-        return noise16 ? ops_.encode_down[element][1] : nullptr;
+        return noise16 ? loops[1] : nullptr;
+    }
+
+    // What the scales of `count` tiles from `tile` on, one below the other per row, are stored as.
+    void store_down_scales(const Chunk& chunk, std::int64_t tile, std::int64_t count,
+                           const TileFactors& tiles) const {
+        const std::int64_t rows = chunk.row1 - chunk.row0;
+        const auto store = [&](const auto* from, auto* to) {
+            to += chunk.row0 * grid_.grid_cols + tile;
+            for (std::int64_t r = 0; r < rows; ++r, to += grid_.grid_cols) {
+                for (std::int64_t t = 0; t < count; ++t) to[t] = from[t * rows + r];
+            }
+        };
+        spec_.scale == ScaleFormat::kFp32 ? store(tiles.scale, packed_.scales_f32)
+                                          : store(tiles.codes, packed_.scale_codes);
+    }
+
+    // Narrow tiles of a transposed source lie in the order in which they are encoded.
+    std::uint32_t& amax_of(std::int64_t tile_row, std::int64_t tile) {
+        const std::int64_t i =
+            narrow_down_ ? tile * rows_ + tile_row : tile_row * grid_.grid_cols + tile;
+        return amax_[static_cast<std::size_t>(i)];
+    }
+    // Whether every tile lies in one chunk.
+    bool whole_tiles() const {
+        return chunks_.cols % grid_.tile_cols == 0 && chunks_.rows % grid_.tile_rows == 0;
     }
 
     void amax_chunk(const Chunk& chunk) {
@@ -245,11 +241,14 @@ private:
         const std::int64_t first = chunk.col0 / grid_.tile_cols;
         const std::int64_t count = tiles_across(chunk);
         for (std::int64_t r = chunk.row0; r < chunk.row1; ++r) {
+            const std::int64_t tile_row = r / grid_.tile_rows;
+            if (whole_tiles() && !narrow_down_) {
+                ops_.amax(chunk.row(r), span, &amax_of(tile_row, first));
+                continue;
+            }
             std::uint32_t* const local = workspace().zero_amax(count);
             ops_.amax(chunk.row(r), span, local);
-            std::uint32_t* const tiles =
-                amax_.data() + r / grid_.tile_rows * grid_.grid_cols + first;
-            for (std::int64_t i = 0; i < count; ++i) raise(tiles[i], local[i]);
+            for (std::int64_t i = 0; i < count; ++i) raise(amax_of(tile_row, first + i), local[i]);
         }
     }
 
@@ -259,11 +258,12 @@ private:
         for (std::int64_t c = chunk.col0; c < chunk.col1;) {
             const std::int64_t tile = c / grid_.tile_cols;
             const std::int64_t end = std::min(chunk.col1, (tile + 1) * grid_.tile_cols);
-            std::uint32_t* const local = workspace().zero_amax(rows);
-            ops_.amax_columns(source.at(chunk.row0, c), source.col_stride, rows, end - c, local);
-            for (std::int64_t r = 0; r < rows; ++r) {
-                const std::int64_t tile_row = (chunk.row0 + r) / grid_.tile_rows;
-                raise(amax_[static_cast<std::size_t>(tile_row * grid_.grid_cols + tile)], local[r]);
+            const bool in_place = whole_tiles() && narrow_down_;
+            std::uint32_t* const amax =
+                in_place ? &amax_of(chunk.row0, tile) : workspace().zero_amax(rows);
+            ops_.amax_columns(source.at(chunk.row0, c), source.col_stride, rows, end - c, amax);
+            for (std::int64_t r = 0; !in_place && r < rows; ++r) {
+                raise(amax_of((chunk.row0 + r) / grid_.tile_rows, tile), amax[r]);
             }
             c = end;
         }
@@ -297,9 +297,8 @@ private:
                 ops_.amax(chunk.row(r), span, amax + (r / grid_.tile_rows - top) * count);
             }
         } else {
-            for (std::int64_t t = top; t < bottom; ++t) {
-                std::copy_n(amax_.data() + t * grid_.grid_cols + first, count,
-                            amax + (t - top) * count);
+            for (std::int64_t i = 0; i < all; ++i) {
+                amax[i] = amax_of(top + i / count, first + i % count);
             }
         }
         const TileFactors tiles = workspace().plain.reserve(all);
@@ -457,6 +456,7 @@ private:
     const TileGrid grid_;
     const Chunking chunks_;
     const std::int64_t stride_;
+    const bool narrow_down_;  // tiles 16 or 32 wide, for loops that go down the source's columns
     TileScaler scaler_;
     const RowRotation rotation_;
     std::vector<std::uint32_t> amax_;  // of all tiles, when they span chunks

@@ -35,8 +35,11 @@ constexpr RowOps::Encodes kTableEncodes{
 };
 
 template <class E>
-constexpr std::array<RowOps::EncodeDown, 2> kEncodesDown{encode_down<E, Round::kNearest>,
-                                                         encode_down<E, Round::kNoise16>};
+constexpr std::array<RowOps::EncodeDown, 2> kEncodesDown{encode_down<E, Round::kNearest, false>,
+                                                         encode_down<E, Round::kNoise16, false>};
+template <class E>
+constexpr std::array<RowOps::EncodeDown, 2> kEncodesNarrow{encode_down<E, Round::kNearest, true>,
+                                                           encode_down<E, Round::kNoise16, true>};
 
 constexpr RowOps kRowOps{
     amax_row,
@@ -48,6 +51,8 @@ constexpr RowOps kRowOps{
      kTableEncodes<Dynamic4>, kTableEncodes<ULinear4>},
     {kEncodesDown<E4m3>, kEncodesDown<E5m2>, kEncodesDown<E2m1>, kEncodesDown<Int8>,
      kEncodesDown<Int4>},
+    {kEncodesNarrow<E4m3>, kEncodesNarrow<E5m2>, kEncodesNarrow<E2m1>, kEncodesNarrow<Int8>,
+     kEncodesNarrow<Int4>},
     encode_bf16_down,
     pack_nibbles_row,
     encode_bf16_row,

@@ -68,6 +68,12 @@ struct RowSpan {
     std::int64_t tile_cols = 1;
 };
 
+// Tiles of `rows` rows: entry t * rows + r is the t-th of row r. Narrow ones are 16 or 32 wide.
+struct DownTiles {
+    TileFactors factors;
+    std::int64_t tile_cols;
+};
+
 // Where the noise of a matrix lies: the block of element (0, 0), and blocks from row to row.
 struct NoiseRows {
     const NoiseAddress& address;
@@ -98,12 +104,14 @@ struct RowOps {
 
     // Packed codes of a transposed source, whose values are not turned over: element (r, c) is
     // source[c * stride + r]; rows are `codes_stride` bytes apart. `rows` is a multiple of 16,
-    // `cols` one of 128. Each row is one tile (or a part of it), kDivideByReciprocal. By element
-    // (e4m3, e5m2, e2m1, int8, int4) and rounding (nearest even, stochastic with 16 bits).
+    // `cols` one of 128. By element (e4m3, e5m2, e2m1, int8, int4) and rounding (nearest even,
+    // stochastic with 16 bits).
     using EncodeDown = void (*)(const float* source, std::int64_t stride, std::int64_t rows,
-                                std::int64_t cols, const TileFactors& tiles, const NoiseRows& noise,
+                                std::int64_t cols, const DownTiles& tiles, const NoiseRows& noise,
                                 std::uint8_t* codes, std::int64_t codes_stride);
-    std::array<std::array<EncodeDown, 2>, 5> encode_down;
+    std::array<std::array<EncodeDown, 2>, 5> encode_down;    // one tile per row, or a part of it:
+                                                             // all kDivideByReciprocal
+    std::array<std::array<EncodeDown, 2>, 5> encode_narrow;  // narrow tiles, all kMultiply
 
     // The same for the IEEE conversion to bf16, to nearest even; `cols` a multiple of 32.
     void (*encode_bf16_down)(const float* source, std::int64_t stride, std::int64_t rows,
