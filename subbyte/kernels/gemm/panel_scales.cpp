@@ -64,13 +64,18 @@ PanelScales::PanelScales(const formats::PackedView& view, const formats::QuantSp
 }
 
 void PanelScales::expand(std::int64_t first, std::int64_t rows, int panel_rows, float* out) const {
-    std::fill_n(out, blocks_ * panel_rows, 0.0f);
+    if (rows < panel_rows) std::fill_n(out, blocks_ * panel_rows, 0.0f);
     if (f32_ == nullptr && codes_ == nullptr) {
         for (std::int64_t q = 0; q < blocks_; ++q) std::fill_n(out + q * panel_rows, rows, 1.0f);
         return;
     }
     for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t row_of_tiles = (first + i) / grid_.tile_rows * grid_.grid_cols;
+        if (codes_ != nullptr && levels_ == nullptr && blocks_ == grid_.grid_cols) {
+            const std::uint8_t* const codes = codes_ + row_of_tiles;
+            for (std::int64_t q = 0; q < blocks_; ++q) out[q * panel_rows + i] = values_[codes[q]];
+            continue;
+        }
         std::int64_t q = 0;
         for (std::int64_t t = 0; t < grid_.grid_cols; ++t) {
             float value = tile(row_of_tiles + t);

@@ -159,7 +159,8 @@ private:
                     whole = cut ? b.count - 1 : b.count;
                     const Panels tiles = part(b, 0, whole);
                     if (whole > 0) {
-                        multiply(row, tiles, chunk, place(row, b).d, problem_.n, operands_.add);
+                        multiply(row, tiles, chunk, place(row, b).d, problem_.n, operands_.add,
+                                 i + 1 < a.count);
                     }
                 }
                 for (std::int64_t j = whole; j < b.count; ++j) {
@@ -193,9 +194,10 @@ private:
     }
 
     // The product of a panel with some over one slice of K, added to what `d` holds from the slices
-    // before; the finished product is added to what it holds anyway (`add`, one slice).
+    // before; the finished product is added to what it holds anyway (`add`, one slice). `more`:
+    // the panel behind `a` is next.
     void multiply(const Panels& a, const Panels& b, std::int64_t chunk, float* d,
-                  std::int64_t d_stride, bool add) const {
+                  std::int64_t d_stride, bool add, bool more = false) const {
         const int tile_rows = kernel_.a.rows, tile_cols = kernel_.b.rows;
         const std::int64_t block = chunk * (kChunk / kernel_.block);
         const std::int64_t k = chunk * kChunk;
@@ -206,6 +208,7 @@ private:
         multiply_({.a = a.data + k * kernel_.carrier_bytes * (a.in_place ? 1 : tile_rows),
                    .b = b.data + k * kernel_.carrier_bytes * tile_cols,
                    .a_rows = {row(0), row(1), row(2), row(3), row(4), row(5)},
+                   .a_next = more ? a.bytes : 0,
                    .a_scales = a.scales + block * tile_rows,
                    .b_scales = b.scales + block * tile_cols,
                    .a_sums = a.sums == nullptr ? nullptr : a.sums + block * tile_rows,

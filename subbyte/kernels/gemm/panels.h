@@ -64,7 +64,8 @@ struct PanelSide {
 // Tiles of D side by side: (panel of A) * (panels of B)^T over a slice of K.
 struct TileArgs {
     const std::uint8_t *a, *b;         // carriers
-    std::int64_t a_rows[6];            // in place: bytes from `a` to each row of the panel
+    std::int64_t a_rows[6];            // in place: bytes from `a` to each row of the panel,
+    std::int64_t a_next;               // and to the panel that is multiplied next; 0: none
     const float *a_scales, *b_scales;  // [block][row of the panel]
     const std::int32_t *a_sums, *b_sums;
     std::int64_t k;  // codes of the slice; a multiple of kChunk but for the last slice

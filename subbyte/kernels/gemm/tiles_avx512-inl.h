@@ -170,6 +170,17 @@ struct Unscaled {  // TileScales::kOnes
     }
 };
 
+// In place: has the next panel of A on its way from memory, a part with each tile of this one.
+inline void fetch_next(const TileArgs& t, std::int64_t tile) {
+    constexpr std::int64_t kLine = 64;
+    const std::int64_t lines = (2 * t.k + kLine - 1) / kLine;  // of a row, 16-bit codes
+    for (std::int64_t line = lines * tile / t.tiles; line < lines * (tile + 1) / t.tiles; ++line) {
+        for (const std::int64_t row : t.a_rows) {
+            __builtin_prefetch(t.a + t.a_next + row + line * kLine);
+        }
+    }
+}
+
 // Tiles, k outside: the sums of a block and the scaled sums live in registers together.
 // Dot: Sum, kWords (of a chunk), start(sums, row), next(sums), dot(sum, a, b), to_float(sum).
 // kInPlace: the rows of A lie where they are, t.a_rows.
@@ -182,6 +193,9 @@ void multiply_blocks(const TileArgs& first) {
     for (std::int64_t tile = 0; tile < t.tiles; ++tile, t.next(kTileCols)) {
         Accumulators acc;
         load_tile(t, acc);
+        if constexpr (kInPlace) {
+            if (t.a_next != 0) fetch_next(first, tile);
+        }
         const auto* b = reinterpret_cast<const std::int32_t*>(t.b);
         const float *a_scales = t.a_scales, *b_scales = t.b_scales;
         const std::int32_t* sums = t.a_sums;

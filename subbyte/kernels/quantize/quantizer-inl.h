@@ -297,8 +297,12 @@ private:
                 ops_.amax(chunk.row(r), span, amax + (r / grid_.tile_rows - top) * count);
             }
         } else {
-            for (std::int64_t i = 0; i < all; ++i) {
-                amax[i] = amax_of(top + i / count, first + i % count);
+            for (std::int64_t t = top; t < bottom; ++t) {
+                std::uint32_t* const row = amax + (t - top) * count;
+                if (!narrow_down_) std::copy_n(&amax_of(t, first), count, row);
+                for (std::int64_t i = 0; narrow_down_ && i < count; ++i) {
+                    row[i] = amax_of(t, first + i);
+                }
             }
         }
         const TileFactors tiles = workspace().plain.reserve(all);

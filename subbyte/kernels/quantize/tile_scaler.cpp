@@ -62,7 +62,11 @@ void TileScaler::find_levels(std::span<const std::uint32_t> amax, float* global_
         if (bits < formats::kInfinityBits) level = std::max(level, bits);
     };
     if (largest.size() == 1) {
-        for (const std::uint32_t bits : amax) raise(largest[0], bits);
+        std::uint32_t all = 0;  // in a form that is vectorised
+        for (const std::uint32_t bits : amax) {
+            all = std::max(all, bits < formats::kInfinityBits ? bits : 0);
+        }
+        largest[0] = all;
     } else {
         for (std::int64_t i = 0; i < grid_.count(); ++i) {
             const std::int64_t row = i / grid_.grid_cols * grid_.tile_rows;
