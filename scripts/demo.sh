@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The main job on real text: trains a small LLaMA twice on the same data in the same order, once with
-# the precision of every layer planned by SNIP and once in BF16, and sets the results side by side.
+# the precision of every GEMM planned by SNIP and once in BF16, and sets the results side by side.
 # Takes up where it was stopped; remove runs/demo and runs/demo-bf16 to start anew.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +17,7 @@ step() { printf '\n== %s\n' "$*"; }
 step "1/4  the text: six novels by Jane Austen, one of them held out for validation"
 scripts/prepare_data.py
 
-step "2/4  training while SNIP chooses FP8 or FP4 for every linear layer"
+step "2/4  training while SNIP chooses FP8 or FP4 for every GEMM of the linear layers"
 "$subbyte" train configs/demo.toml --set run.dir="$snip"
 
 step "3/4  the same run in BF16, to compare with"

@@ -143,8 +143,9 @@ Json explained(const ExplainArguments& a, const CLI::App& verb) {
             }
         }
     }
-    if (verb.count("--granularity") == 0 && mixed_slots(plan)) {
-        options.granularity = plan::Granularity::kGemm;
+    if (verb.count("--granularity") == 0) {
+        options.granularity =
+            mixed_slots(plan) ? plan::Granularity::kGemm : plan::Granularity::kLayer;
     }
     options.target = verb.count("--target") > 0 ? a.plan.targets.front()
                                                 : plan::met_target(plan, statistics.table, options);

@@ -13,7 +13,7 @@
 #include "subbyte/cli/inspect.h"
 #include "subbyte/cli/output.h"
 #include "subbyte/train/inspect_run.h"
-#include "subbyte/train/run_report.h"
+#include "subbyte/train/plan_table.h"
 
 namespace subbyte::cli {
 namespace {

@@ -24,7 +24,7 @@ struct PlanArguments {
     int stages = 1;
     std::vector<int> stage_starts;
     std::vector<std::string> include, exclude, coupled;
-    std::string granularity = "layer", profile;
+    std::string profile;
     bool foreign_profile = false, stretch = false;
     std::string data, save_stats, out, svg;
     // The defaults are those of a configuration.
@@ -32,6 +32,7 @@ struct PlanArguments {
     std::vector<double> targets{defaults.target};
     std::vector<std::string> methods{defaults.method}, options{defaults.options};
     std::string efficiency = defaults.efficiency, estimator = defaults.estimator;
+    std::string granularity = defaults.granularity;
     std::string probes = defaults.probes, labels = defaults.labels;
     double loss_weight = defaults.loss_weight, weight_weight = defaults.weight_weight;
     train::CheckpointOptions checkpoint;

@@ -21,7 +21,7 @@
 #include "subbyte/train/inspect_plan.h"
 #include "subbyte/train/line_chart.h"
 #include "subbyte/train/plan_candidates.h"
-#include "subbyte/train/run_report.h"
+#include "subbyte/train/plan_table.h"
 
 namespace subbyte::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "subbyte/train/config_reader.h"
 #include "subbyte/train/inspect_plan.h"
 #include "subbyte/train/plan_model.h"
-#include "subbyte/train/run_report.h"
+#include "subbyte/train/plan_table.h"
 
 namespace subbyte::cli {
 namespace {

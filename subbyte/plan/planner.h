@@ -30,7 +30,7 @@ struct PlannerOptions {
     double target = 0.3;                             // least efficiency, 0..1
     Efficiency efficiency = Efficiency::kFp4Share;
     std::shared_ptr<const MachineProfile> profile{};  // for Efficiency::kSeconds
-    Granularity granularity = Granularity::kLayer;
+    Granularity granularity = Granularity::kGemm;
     // What must get the same recipe: types of layers of one block, "q_proj+k_proj+v_proj", or, with
     // Granularity::kGemm, slots of one layer, "dgrad+wgrad".
     std::vector<std::string> coupled{};

@@ -44,7 +44,7 @@ struct SnipOptions {
                                      "fp4"};  // with kTimeSaved also "bf16", see plan::Efficiency
     plan::Efficiency efficiency = plan::Efficiency::kFp4Share;  // what the target is a share of
     std::shared_ptr<const plan::MachineProfile> profile{};      // for Efficiency::kSeconds
-    plan::Granularity granularity = plan::Granularity::kLayer;
+    plan::Granularity granularity = plan::Granularity::kGemm;
     std::vector<std::string> coupled{};  // see plan::PlannerOptions
     // Pipeline stages, see plan::assign_stages(): each must reach the target by itself.
     std::vector<int> stages{1};

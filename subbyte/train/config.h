@@ -88,7 +88,7 @@ struct Config {
     struct Snip {
         std::string method = "snip", efficiency = "fp4-share", schedule = "constant";
         std::string estimator = "norm-only", probes = "shared", labels = "data";
-        std::string granularity = "layer", profile;
+        std::string granularity = "gemm", profile;
         std::vector<std::int64_t> stages{1};  // a number of stages, or from 0 on their first blocks
         double target = 0.3, target_increment = 0.0, max_target = 0.8, freeze_fraction = 0.1;
         std::int64_t increment_every = 5000, update_interval = 100, swap_delay = 0;

@@ -185,7 +185,7 @@ const std::vector<Key<Config>>& keys() {
             "recipes to choose from; all of bf16, fp8 and fp4 only with efficiency = "
             "\"time-saved\" (as FP4 share BF16 counts like FP8 and does less damage)"),
         KEY(precision.snip.granularity, one_of(plan::granularity_names),
-            "one recipe per layer, or one for each of its three GEMMs"),
+            "one recipe for each of the three GEMMs of a layer, or one for all"),
         KEY(precision.snip.coupled, {},
             "what gets the same recipe: layer types of a block, \"gate_proj+up_proj\", or slots of "
             "a layer, \"dgrad+wgrad\""),

@@ -36,9 +36,10 @@ std::string precision_text(const Config& config) {
         target = fmt::format("largest {} up to {:.2f} with predicted loss divergence <= {}",
                              measure, s.max_target, s.damage_bound);
     }
-    return fmt::format("{}{} chooses {} per layer, {}, new plan every {} steps",
+    return fmt::format("{}{} chooses {} per {}, {}, new plan every {} steps",
                        given.empty() ? "" : given + ", then ", s.method,
-                       fmt::join(s.options, " | "), target, s.update_interval);
+                       fmt::join(s.options, " | "),
+                       s.granularity == "gemm" ? "GEMM" : s.granularity, target, s.update_interval);
 }
 
 std::string control_text(const Config& config) {
@@ -122,64 +123,6 @@ double peak_memory_bytes() {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     return static_cast<double>(usage.ru_maxrss) * 1024.0;
-}
-
-namespace {
-
-// Widest line of a plan table; deeper models get one character per block.
-constexpr std::size_t kTableWidth = 100;
-
-// "4", "8", "b" (bf16), "f" (fp16 and wider), "m" (mixed): the element width of a recipe.
-std::string short_cell(const std::string& recipe) {
-    if (recipe.empty() || recipe == "mixed") return recipe.substr(0, 1);
-    const int bits = plan::find_recipe(recipe)[plan::Slot::kFprop].widest_bits();
-    return bits < 10 ? fmt::to_string(bits) : recipe == "bf16" ? "b" : "f";
-}
-
-}  // namespace
-
-std::string plan_table(const plan::Plan& plan, const plan::LayerTable& table) {
-    std::vector<std::string> types;
-    std::map<std::string, std::map<int, std::string>> cells;
-    std::size_t width = 4;
-    int blocks = 0;
-    for (const plan::LayerInfo& layer : table) {
-        if (!layer.candidate || layer.block < 0) continue;
-        if (std::find(types.begin(), types.end(), layer.type) == types.end())
-            types.push_back(layer.type);
-        std::string cell = plan.recipe(layer.name, plan::Slot::kFprop);
-        for (const plan::Slot slot : {plan::Slot::kDgrad, plan::Slot::kWgrad}) {
-            if (plan.recipe(layer.name, slot) != plan.recipe(layer.name, plan::Slot::kFprop))
-                cell = "mixed";
-        }
-        width = std::max(width, cell.size());
-        blocks = std::max(blocks, layer.block + 1);
-        cells[layer.type][layer.block] = cell;
-    }
-    const bool compact = 12 + static_cast<std::size_t>(blocks) * (width + 1) > kTableWidth;
-    std::string text = fmt::format("{:<12}", "block");
-    for (int b = 0; b < blocks; ++b) {
-        if (!compact) {
-            text += fmt::format(" {:>{}}", b, width);
-        } else if (b % 10 == 0) {
-            text += fmt::format(" {:<10}", b);  // a column of ten blocks
-        }
-    }
-    text.erase(text.find_last_not_of(' ') + 1);
-    text += '\n';
-    for (const std::string& type : types) {
-        text += fmt::format("{:<12}", type);
-        for (int b = 0; b < blocks; ++b) {
-            if (!compact) {
-                text += fmt::format(" {:>{}}", cells[type][b], width);
-            } else {
-                text += fmt::format("{}{:>1}", b % 10 == 0 ? " " : "", short_cell(cells[type][b]));
-            }
-        }
-        text += '\n';
-    }
-    if (compact) text += "one character per block: 4 and 8 bits, b bf16, f wider, m mixed\n";
-    return text;
 }
 
 }  // namespace subbyte::train

@@ -26,9 +26,4 @@ void reset_kernel_counts();
 // Largest resident set of this process so far, in bytes.
 double peak_memory_bytes();
 
-// The plan as a table: one row per layer type, one column per block, the recipe in the cell
-// ("mixed" when the three GEMMs differ); with many blocks one character per block. Candidates
-// inside the blocks only.
-std::string plan_table(const plan::Plan& plan, const plan::LayerTable& table);
-
 }  // namespace subbyte::train

@@ -35,6 +35,7 @@ TEST(Edges, WithoutALayerToPlanForARunIsOneInBf16) {
 TEST(Edges, OneLayerOrOneGemmIsPlannedAlone) {
     TempFolder folder;
     Config config = mostly_pinned(folder, "*.[qkvogd]*_proj");
+    config.precision.snip.granularity = "layer";
     Recorder layer, gemm;
     run(config, layer);
     ASSERT_EQ(layer.plans.size(), 3u);

@@ -18,9 +18,10 @@ namespace {
 
 LayerTable small_llama(int stages = 1) { return llama_table(2, 64, 172, 16, stages); }
 
-PlannerOptions explain_options(double target) {
+PlannerOptions explain_options(double target, Granularity granularity = Granularity::kLayer) {
     PlannerOptions options;
     options.target = target;
+    options.granularity = granularity;
     options.limits.gap = 0;
     return options;
 }
@@ -35,16 +36,17 @@ int choice_after(const LayerTable& table, const ModelStatistics& statistics,
     return solve_selection(to_problem(task, table, {}), options.limits).choice[unit];
 }
 
-TEST(Explain, ALayerMovesWhenItsCostChangesByTheFlip) {
-    for (const int stages : {1, 2}) {
+TEST(Explain, AUnitMovesWhenItsCostChangesByTheFlip) {
+    for (const auto& [granularity, stages] :
+         {std::pair(Granularity::kLayer, 1), {Granularity::kLayer, 2}, {Granularity::kGemm, 2}}) {
         const LayerTable table = small_llama(stages);
         const ModelStatistics statistics = random_statistics(table, 11);
         for (const double target : {0.35, 0.7}) {
-            const PlannerOptions options = explain_options(target);
+            const PlannerOptions options = explain_options(target, granularity);
             const Plan plan = make_plan(table, statistics, options).plan;
             const Explanation explained = explain_plan(plan, table, statistics, options);
             EXPECT_EQ(explained.objective, explained.best);
-            ASSERT_EQ(explained.units.size(), 14u);
+            ASSERT_EQ(explained.units.size(), granularity == Granularity::kLayer ? 14u : 42u);
             int finite = 0;
             for (std::size_t u = 0; u < explained.units.size(); ++u) {
                 const ExplainedUnit& unit = explained.units[u];

@@ -385,6 +385,8 @@ TEST(Planner, OneCandidateAndOneOption) {
     const ModelStatistics statistics = random_statistics(table, 1);
     PlannerOptions options;
     options.target = 0.2;
+    EXPECT_NEAR(make_plan(table, statistics, options).reached, 1.0 / 3, 1e-12);
+    options.granularity = Granularity::kLayer;
     EXPECT_EQ(make_plan(table, statistics, options).plan.recipe("m.0.up_proj", Slot::kFprop),
               "fp4");
     options.target = 0;
@@ -426,6 +428,7 @@ TEST(Planner, StatisticsOfAnotherModelAreStretchedOverTheDepth) {
     const LayerTable large = llama_table(13, 64, 172, 16);
     PlannerOptions options;
     options.target = 0.5;
+    options.granularity = Granularity::kLayer;
     EXPECT_THROW(make_plan(large, statistics, options), Error);
     options.stretch_statistics = true;
     const PlanResult result = make_plan(large, statistics, options);

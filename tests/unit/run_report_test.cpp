@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "subbyte/train/config_rules.h"
+#include "subbyte/train/plan_table.h"
 
 namespace subbyte::train {
 namespace {
@@ -40,11 +41,27 @@ TEST(PlanTable, HasARowPerTypeAndAColumnPerBlock) {
     plan::Plan plan;
     plan.fallback = "fp8";
     plan.set("model.layers.1.mlp.up_proj", "nvfp4");
-    plan.layers["model.layers.2.self_attn.q_proj"] = {"fp4", "fp8", "fp4"};
     EXPECT_EQ(lines_of(plan_table(plan, table_of(3))),
               (std::vector<std::string>{"block            0     1     2",
-                                        "q_proj         fp8   fp8 mixed",
+                                        "q_proj         fp8   fp8   fp8",
                                         "up_proj        fp8 nvfp4   fp8"}));
+    plan.layers["model.layers.2.self_attn.q_proj"] = {"fp8", "nvfp4", "bf16"};
+    EXPECT_EQ(lines_of(plan_table(plan, table_of(3))),
+              (std::vector<std::string>{
+                  "block            0     1     2", "q_proj         fp8   fp8 8/4/b",
+                  "up_proj        fp8 nvfp4   fp8", "a/b/c: bits of fprop, dgrad and wgrad"}));
+}
+
+TEST(PlanTable, NamesRecipesWhenBitsDoNotTellThemApart) {
+    plan::Plan plan;
+    plan.fallback = "fp8";
+    plan.set("model.layers.0.mlp.up_proj", "fp4");
+    plan.layers["model.layers.1.mlp.up_proj"] = {"fp8", "nvfp4", "fp4"};
+    EXPECT_EQ(lines_of(plan_table(plan, table_of(2))),
+              (std::vector<std::string>{"block                    0             1",
+                                        "q_proj                 fp8           fp8",
+                                        "up_proj                fp4 fp8/nvfp4/fp4",
+                                        "a/b/c: recipes of fprop, dgrad and wgrad"}));
 }
 
 TEST(PlanTable, HasACharacterPerBlockWhenThereAreMany) {
@@ -58,11 +75,18 @@ TEST(PlanTable, HasACharacterPerBlockWhenThereAreMany) {
     plan.layers["model.layers.3.self_attn.q_proj"] = {"fp4", "fp8", "fp4"};
     plan.set("model.layers.39.self_attn.q_proj", "int4");
     EXPECT_EQ(lines_of(plan_table(plan, table_of(40))),
-              (std::vector<std::string>{
-                  "block        0          10         20         30",
-                  "q_proj       8bfm888888 8888888888 8888888888 8888888884",
-                  "up_proj      4888488848 8848884888 4888488848 8848884888",
-                  "one character per block: 4 and 8 bits, b bf16, f wider, m mixed"}));
+              (std::vector<std::string>{"block         0          10         20         30",
+                                        "q_proj fprop  8bf4888888 8888888888 8888888888 8888888884",
+                                        "q_proj dgrad  8bf8888888 8888888888 8888888888 8888888884",
+                                        "q_proj wgrad  8bf4888888 8888888888 8888888888 8888888884",
+                                        "up_proj       4888488848 8848884888 4888488848 8848884888",
+                                        "one character per block: 4 and 8 bits, b bf16, f wider"}));
+}
+
+TEST(PlanTable, SaysWhenNothingIsPlanned) {
+    plan::LayerTable table = table_of(2);
+    for (plan::LayerInfo& layer : table) layer.candidate = false;
+    EXPECT_EQ(plan_table({}, table), "no layer inside the blocks is planned\n");
 }
 
 TEST(RuleLines, SayWhatTheRulesComeToPerKindOfLayer) {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "subbyte/core/error.h"
@@ -84,15 +85,22 @@ TEST(PlanDamage, AddsUpTheLayersOfAPlan) {
 TEST(PlanDamage, AgreesWithThePlanner) {
     const LayerTable table = plan::llama_table(3, 64, 96, 32, 2);
     const ModelStatistics statistics = plan::random_statistics(table, 3);
-    for (const double target : {0.0, 0.3, 0.7, 1.0}) {
-        const PlannerOptions options{.target = target};
-        const PlanResult result = plan::make_plan(table, statistics, options);
-        const auto damage = plan::plan_damage(result.plan, table, statistics, options);
-        EXPECT_NEAR(damage.loss, result.predicted_loss, 1e-12);
-        EXPECT_NEAR(damage.weight, result.predicted_weight, 1e-12);
-        EXPECT_NEAR(damage.total, result.predicted, 1e-12);
-        EXPECT_NEAR(damage.efficiency(), result.reached, 1e-12);
-        EXPECT_EQ(damage.reached.size(), 2u);
+    for (const auto granularity : {plan::Granularity::kLayer, plan::Granularity::kGemm}) {
+        for (const double target : {0.0, 0.3, 0.7, 1.0}) {
+            const PlannerOptions options{.target = target, .granularity = granularity};
+            const PlanResult result = plan::make_plan(table, statistics, options);
+            const auto damage = plan::plan_damage(result.plan, table, statistics, options);
+            EXPECT_NEAR(damage.loss, result.predicted_loss, 1e-12);
+            EXPECT_NEAR(damage.efficiency(), result.reached, 1e-12);
+            EXPECT_EQ(damage.reached.size(), 2u);
+            if (granularity == plan::Granularity::kLayer) {
+                EXPECT_NEAR(damage.weight, result.predicted_weight, 1e-12);
+                EXPECT_NEAR(damage.total, result.predicted, 1e-12);
+            } else {  // the parts of a layer are summed, not their squares
+                EXPECT_LT(damage.weight, result.predicted_weight);
+                EXPECT_GT(damage.weight, result.predicted_weight / std::sqrt(3.0));
+            }
+        }
     }
 }
 
@@ -157,6 +165,9 @@ TEST(Hysteresis, EveryStageMustReachItsPartOfTheTarget) {
     EXPECT_FALSE(replan(task, answer(statistics, "bd")).keep);
 }
 
+// Shares of these four layers, a quarter each.
+constexpr plan::Granularity kLayers = plan::Granularity::kLayer;
+
 TEST(QualityHeld, TakesTheLargestShareUnderTheBound) {
     const ModelStatistics statistics =
         statistics_of({{"a", 0.01}, {"b", 0.02}, {"c", 0.04}, {"d", 0.08}});
@@ -166,7 +177,7 @@ TEST(QualityHeld, TakesTheLargestShareUnderTheBound) {
                                                {0.001, 0.0}};
     for (const auto& [bound, share] : cases) {
         ReplanTask task{.statistics = statistics,
-                        .planner = {.target = 1.0},
+                        .planner = {.target = 1.0, .granularity = kLayers},
                         .damage_bound = bound * (1 + 1e-12),
                         .hysteresis = 0,
                         .in_force = {}};
@@ -180,7 +191,7 @@ TEST(QualityHeld, TakesTheLargestShareUnderTheBound) {
     }
     // The upper bound of the target holds too.
     ReplanTask task{.statistics = statistics,
-                    .planner = {.target = 0.5},
+                    .planner = {.target = 0.5, .granularity = kLayers},
                     .damage_bound = 1.0,
                     .hysteresis = 0,
                     .in_force = {}};
@@ -190,7 +201,7 @@ TEST(QualityHeld, TakesTheLargestShareUnderTheBound) {
 
 TEST(QualityHeld, TheShareFallsByItselfWhenTheSameLayersHurtMore) {
     ReplanTask task{.statistics = statistics_of({{"a", 0.01}, {"b", 0.02}, {"c", 0.04}}),
-                    .planner = {.target = 1.0},
+                    .planner = {.target = 1.0, .granularity = kLayers},
                     .damage_bound = 0.08,
                     .hysteresis = 0.05,
                     .in_force = {}};
