@@ -34,6 +34,11 @@ std::string width_of(const std::string& recipe) {
 
 bool differ(const Slots& slots) { return slots[0] != slots[1] || slots[0] != slots[2]; }
 
+bool differ(const Row& row) {
+    return std::any_of(row.blocks.begin(), row.blocks.end(),
+                       [](const auto& entry) { return differ(entry.second); });
+}
+
 std::vector<Row> rows_of(const plan::Plan& plan, const plan::LayerTable& table) {
     std::vector<Row> rows;
     for (const plan::LayerInfo& layer : table) {
@@ -74,17 +79,17 @@ std::string wide_table(const std::vector<Row>& rows, int blocks, std::size_t wid
     std::string text = fmt::format("{:<12}", "block");
     for (int b = 0; b < blocks; ++b) text += fmt::format(" {:>{}}", b, width);
     text += '\n';
-    bool mixed = false;
     for (const Row& row : rows) {
         text += fmt::format("{:<12}", row.type);
         for (int b = 0; b < blocks; ++b) {
             const auto entry = row.blocks.find(b);
             const Slots slots = entry == row.blocks.end() ? Slots{} : entry->second;
-            mixed = mixed || differ(slots);
             text += fmt::format(" {:>{}}", cell_of(slots, names), width);
         }
         text += '\n';
     }
+    const bool mixed =
+        std::any_of(rows.begin(), rows.end(), [](const Row& row) { return differ(row); });
     if (!mixed) return text;
     return text + (names ? "a/b/c: recipes of fprop, dgrad and wgrad\n"
                          : "a/b/c: bits of fprop, dgrad and wgrad\n");
@@ -92,18 +97,18 @@ std::string wide_table(const std::vector<Row>& rows, int blocks, std::size_t wid
 
 std::string narrow_table(const std::vector<Row>& rows, int blocks) {
     std::size_t label = 12;
-    for (const Row& row : rows) label = std::max(label, row.type.size() + 6);
+    for (const Row& row : rows) {
+        label = std::max(label, row.type.size() + (differ(row) ? 6 : 0));
+    }
     std::string text = fmt::format("{:<{}}", "block", label);
     for (int b = 0; b < blocks; b += 10) text += fmt::format(" {:<10}", b);  // columns of ten
     text.erase(text.find_last_not_of(' ') + 1);
     text += '\n';
     for (const Row& row : rows) {
-        const bool mixed = std::any_of(row.blocks.begin(), row.blocks.end(),
-                                       [](const auto& entry) { return differ(entry.second); });
         for (const plan::Slot slot : plan::kSlots) {
-            if (!mixed && slot != plan::Slot::kFprop) break;
+            if (!differ(row) && slot != plan::Slot::kFprop) break;
             const std::string name =
-                mixed ? fmt::format("{} {}", row.type, plan::slot_name(slot)) : row.type;
+                differ(row) ? fmt::format("{} {}", row.type, plan::slot_name(slot)) : row.type;
             text += fmt::format("{:<{}}", name, label);
             for (int b = 0; b < blocks; ++b) {
                 const auto entry = row.blocks.find(b);

@@ -75,11 +75,11 @@ TEST(PlanTable, HasACharacterPerBlockWhenThereAreMany) {
     plan.layers["model.layers.3.self_attn.q_proj"] = {"fp4", "fp8", "fp4"};
     plan.set("model.layers.39.self_attn.q_proj", "int4");
     EXPECT_EQ(lines_of(plan_table(plan, table_of(40))),
-              (std::vector<std::string>{"block         0          10         20         30",
-                                        "q_proj fprop  8bf4888888 8888888888 8888888888 8888888884",
-                                        "q_proj dgrad  8bf8888888 8888888888 8888888888 8888888884",
-                                        "q_proj wgrad  8bf4888888 8888888888 8888888888 8888888884",
-                                        "up_proj       4888488848 8848884888 4888488848 8848884888",
+              (std::vector<std::string>{"block        0          10         20         30",
+                                        "q_proj fprop 8bf4888888 8888888888 8888888888 8888888884",
+                                        "q_proj dgrad 8bf8888888 8888888888 8888888888 8888888884",
+                                        "q_proj wgrad 8bf4888888 8888888888 8888888888 8888888884",
+                                        "up_proj      4888488848 8848884888 4888488848 8848884888",
                                         "one character per block: 4 and 8 bits, b bf16, f wider"}));
 }
 
