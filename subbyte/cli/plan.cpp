@@ -42,7 +42,7 @@ Form form_of(const PlanArguments& a) {
         "--granularity", "--coupled", "--profile", "--foreign-profile", "--include",
         "--exclude",     "--stages",  "--out",     "--stage-starts"};
     const std::vector<std::string> costs{"--estimator", "--loss-weight", "--weight-weight",
-                                         "--seconds"};
+                                         "--squared", "--seconds"};
     const auto joined = [](std::vector<std::string> some, const std::vector<std::string>& more) {
         some.insert(some.end(), more.begin(), more.end());
         return some;

@@ -35,6 +35,7 @@ struct PlanArguments {
     std::string granularity = defaults.granularity;
     std::string probes = defaults.probes, labels = defaults.labels;
     double loss_weight = defaults.loss_weight, weight_weight = defaults.weight_weight;
+    bool squared = defaults.squared;
     train::CheckpointOptions checkpoint;
     plan::SelectionLimits limits;
     train::ImprovementOptions improvement;

@@ -19,6 +19,7 @@ plan::PlannerOptions planner_options(const PlanArguments& a, std::int64_t thread
     options.coupled = a.coupled;
     options.loss_weight = a.loss_weight;
     options.weight_weight = a.weight_weight;
+    options.squared = a.squared;
     options.estimator = plan::estimator_from_name(a.estimator);
     options.stretch_statistics = a.stretch;
     options.seed = a.checkpoint.seed;
@@ -74,6 +75,9 @@ void add_estimate_options(CLI::App& verb, PlanArguments& a) {
         ->capture_default_str();
     verb.add_option("--weight-weight", a.weight_weight, "Weight of the weight divergence")
         ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    verb.add_option("--squared", a.squared,
+                    "Sum the squares of the predicted damages (true), or the damages (false)")
         ->capture_default_str();
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "subbyte/plan/plan_damage.h"
 
+#include <cmath>
 #include <numeric>
 #include <unordered_map>
 
@@ -49,6 +50,7 @@ PlanDamage plan_damage(const Plan& plan, const LayerTable& table, const ModelSta
         result.total += q;
         result.objective += options.squared ? q * q : q;
     }
+    if (options.squared) result.objective = std::sqrt(result.objective);
     return result;
 }
 

@@ -12,8 +12,10 @@ namespace subbyte::plan {
 struct PlanDamage {
     // Sums of DL, DW and Q = loss_weight * DL + weight_weight * DW over the candidates.
     double loss = 0, weight = 0, total = 0;
-    double objective = 0;        // what method "snip" minimises: sum of Q, or of Q^2 with `squared`
-    std::vector<double> layers;  // Q of every layer of the table; 0: no candidate
+    // Of the plan as a whole, what method "snip" makes least: the root of the sum of Q^2, or
+    // without `squared` the sum of Q.
+    double objective = 0;
+    std::vector<double> layers;   // Q of every layer of the table; 0: no candidate
     std::vector<double> reached;  // efficiency per pipeline stage, as a share of all candidates
 
     double efficiency() const;  // sum of `reached`

@@ -36,7 +36,9 @@ struct PlannerOptions {
     std::vector<std::string> coupled{};
     double loss_weight = 1.0, weight_weight = 2.0;  // Q = a * DL + b * DW
     LossEstimator estimator = LossEstimator::kNormOnly;
-    bool squared = false;  // snip: sum Q^2 instead of Q
+    // snip: the sum of Q^2, since errors that are independent add up as squares; false: the sum of
+    // Q.
+    bool squared = true;
     // Statistics of a model with other blocks: a candidate takes those of the layer of its type at
     // the same relative depth. An assumption, and the notes say so.
     bool stretch_statistics = false;
@@ -84,7 +86,7 @@ Needs needs_of(const std::string& method, LossEstimator estimator);
 double met_target(const Plan& plan, const LayerTable& table, const PlannerOptions& options);
 
 // Makes a plan that gives every candidate of the table one of the recipes.
-//   snip          least sum of Q over the layers under the budget
+//   snip          least sum of Q^2 (or Q, see `squared`) over the layers under the budget
 //   min-abs-err   the same with |E_X| + |E_W| + |E_G|
 //   min-rel-err   the same with |E_X|/|X| + |E_W|/|W| + |E_G|/|G|
 //   norm-only, fisher, ...         (estimator_names()) least sum of DL alone, by that estimator; of

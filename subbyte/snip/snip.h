@@ -50,7 +50,7 @@ struct SnipOptions {
     std::vector<int> stages{1};
     double loss_weight = 1.0, weight_weight = 2.0;
     plan::LossEstimator estimator = plan::LossEstimator::kNormOnly;
-    bool squared = false;
+    bool squared = true;
     // Output errors (estimators fisher, gradient-output, taylor) by SnipInput::sampled.
     bool sampled_labels = false;
     snip::Probes probes = snip::ProbeOptions{}.probes;

@@ -96,7 +96,7 @@ struct Config {
         std::vector<std::string> options{"fp8", "fp4"}, coupled;
         double loss_weight = 1.0, weight_weight = 2.0, probe_scale = 0.05, solve_seconds = 10.0;
         double damage_bound = 0.01, hysteresis = 0.05;
-        bool squared = false;
+        bool squared = true;
         friend bool operator==(const Snip&, const Snip&) = default;
     };
 

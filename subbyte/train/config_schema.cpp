@@ -205,7 +205,8 @@ const std::vector<Key<Config>>& keys() {
         KEY(precision.snip.probes, one_of(probe_kinds),
             "passes with added noise that measure how errors spread"),
         KEY(precision.snip.probe_scale, above(0), "size of the noise relative to the tensor"),
-        KEY(precision.snip.squared, {}, "sum the squared divergences"),
+        KEY(precision.snip.squared, {},
+            "sum the squares of the predicted damages instead of the damages"),
         KEY(precision.snip.solve_seconds, above(0), "time limit of the solver"),
 
         KEY(precision.control.noise_ratio, at_least(0),

@@ -86,8 +86,8 @@ TEST_F(PlanVerb, OptionsOfTheSolverChangeThePlanOfAConfiguration) {
 TEST_F(PlanVerb, OptionsThatWouldChangeNothingAreRefused) {
     for (const std::string option :
          {"--probes none", "--batch-size 4", "--seq-len 32", "--batches 2", "--save-stats s.json",
-          "--estimator first-order", "--loss-weight 2", "--weight-weight 2", "--layers",
-          "--seconds 1"}) {
+          "--estimator first-order", "--loss-weight 2", "--weight-weight 2", "--squared false",
+          "--layers", "--seconds 1"}) {
         expect_error(run("plan llama-9m " + option), 2, option.substr(0, option.find(' ')));
         expect_error(run("plan llama-9m " + option), 2, "model folder with --data");
     }
