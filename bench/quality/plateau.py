@@ -6,6 +6,7 @@
     plateau.py --data TEXT --val-data TEXT [--preset P] [--bf16-steps N] [--steps N] [--seeds 0,1,2]
                [--targets T,...] [--rules R,...] [--batch-size B] [--seq-len L] [--lr X]
                [--variant NAME='OPTIONS']... [--program SUBBYTE] --out FOLDER
+               [-- options of `subbyte plan`]
 
 For each seed: trains PRESET in BF16, plans on its last checkpoint by every rule (rules.py), and
 trains on under those plans (continued.py), all on the same batches. The table has the gap of the
@@ -47,7 +48,7 @@ def one_seed(a, seed):
           "--eval-data", a.val_data, "--targets", a.targets, "--methods", a.rules,
           "--draws", "1", "--measure-batches", "4", "--batches", "8", "--batch-size", "8",
           "--seq-len", str(a.seq_len), "--program", a.program, "--out", plans]
-         + [f"--variant={variant}" for variant in a.variant])
+         + [f"--variant={variant}" for variant in a.variant] + ["--", *a.passed])
     files = sorted(os.listdir(os.path.join(plans, "plans")))
     further = os.path.join(folder, "continued")
     call([sys.executable, os.path.join(HERE, "continued.py"), checkpoint, "--data", a.data,
@@ -87,7 +88,11 @@ def main():
     parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "bin", "subbyte"))
     parser.add_argument("--out", required=True)
-    arguments = parser.parse_args()
+    own, passed = sys.argv[1:], []
+    if "--" in own:
+        own, passed = own[:own.index("--")], own[own.index("--") + 1:]
+    arguments = parser.parse_args(own)
+    arguments.passed = passed
     for name in ("data", "val_data", "out", "program"):
         setattr(arguments, name, os.path.abspath(getattr(arguments, name)))
     os.makedirs(arguments.out, exist_ok=True)
