@@ -19,10 +19,9 @@ class TakeGradient : public torch::autograd::PostAccumulateGradHook {
 public:
     explicit TakeGradient(const VisitGradient& visit) : visit_(visit) {}
     void operator()(const torch::autograd::Variable& parameter) override {
-        const at::Tensor held = parameter;
-        const at::Tensor gradient = std::exchange(held.mutable_grad(), at::Tensor());
+        const at::Tensor gradient = std::exchange(parameter.mutable_grad(), at::Tensor());
         const at::NoGradGuard no_grad;
-        if (gradient.defined()) visit_(held, gradient);
+        if (gradient.defined()) visit_(parameter, gradient);
     }
 
 private:
