@@ -39,6 +39,11 @@ bool differ(const Row& row) {
                        [](const auto& entry) { return differ(entry.second); });
 }
 
+Slots slots_at(const Row& row, int block) {
+    const auto entry = row.blocks.find(block);
+    return entry == row.blocks.end() ? Slots{} : entry->second;
+}
+
 std::vector<Row> rows_of(const plan::Plan& plan, const plan::LayerTable& table) {
     std::vector<Row> rows;
     for (const plan::LayerInfo& layer : table) {
@@ -82,9 +87,7 @@ std::string wide_table(const std::vector<Row>& rows, int blocks, std::size_t wid
     for (const Row& row : rows) {
         text += fmt::format("{:<12}", row.type);
         for (int b = 0; b < blocks; ++b) {
-            const auto entry = row.blocks.find(b);
-            const Slots slots = entry == row.blocks.end() ? Slots{} : entry->second;
-            text += fmt::format(" {:>{}}", cell_of(slots, names), width);
+            text += fmt::format(" {:>{}}", cell_of(slots_at(row, b), names), width);
         }
         text += '\n';
     }
@@ -111,11 +114,8 @@ std::string narrow_table(const std::vector<Row>& rows, int blocks) {
                 differ(row) ? fmt::format("{} {}", row.type, plan::slot_name(slot)) : row.type;
             text += fmt::format("{:<{}}", name, label);
             for (int b = 0; b < blocks; ++b) {
-                const auto entry = row.blocks.find(b);
                 text += fmt::format("{}{:>1}", b % 10 == 0 ? " " : "",
-                                    entry == row.blocks.end()
-                                        ? ""
-                                        : width_of(entry->second[static_cast<std::size_t>(slot)]));
+                                    width_of(slots_at(row, b)[static_cast<std::size_t>(slot)]));
             }
             text += '\n';
         }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "subbyte/core/error.h"
 #include "tests/refuses.h"
@@ -34,6 +35,15 @@ LayerTable four_layers() {
 std::string slots_of(const Plan& plan, const std::string& layer) {
     return plan.recipe(layer, Slot::kFprop) + "/" + plan.recipe(layer, Slot::kDgrad) + "/" +
            plan.recipe(layer, Slot::kWgrad);
+}
+
+// A guard refuses each of the options and names the value.
+template <typename Guard, typename Options, std::size_t kCount>
+void expect_refused(const std::pair<Options, const char*> (&bad)[kCount]) {
+    for (const auto& [options, part] : bad) {
+        const auto make = [&options = options] { Guard guard(options); };
+        EXPECT_TRUE(refuses(ErrorCode::kUsage, make, part));
+    }
 }
 
 TEST(PrecisionLadder, StepsThroughWhatTheRunKnows) {
@@ -215,14 +225,11 @@ TEST(SpikeGuard, SaysWhenThereIsNothingToPromoteAndRefusesBadOptions) {
     ASSERT_EQ(events.size(), 1u);
     EXPECT_EQ(events[0].action, "none");
     EXPECT_FALSE(guard.wants_roll_back());
-    EXPECT_TRUE(refuses(
-        ErrorCode::kUsage, [] { SpikeGuard({.sigma = -1}); }, "sigma -1"));
-    EXPECT_TRUE(refuses(
-        ErrorCode::kUsage, [] { SpikeGuard({.hold = 0}); }, "hold 0"));
-    EXPECT_TRUE(refuses(
-        ErrorCode::kUsage, [] { SpikeGuard({.share = 0}); }, "share 0"));
-    EXPECT_TRUE(refuses(
-        ErrorCode::kUsage, [] { SpikeGuard({.share = 1.5}); }, "share 1.5"));
+    const std::pair<SpikeOptions, const char*> bad[] = {{{.sigma = -1}, "sigma -1"},
+                                                        {{.hold = 0}, "hold 0"},
+                                                        {{.share = 0}, "share 0"},
+                                                        {{.share = 1.5}, "share 1.5"}};
+    expect_refused<SpikeGuard>(bad);
 }
 
 TEST(LossAdjuster, MovesTheTargetByTheProgressOfTheLoss) {
@@ -258,14 +265,11 @@ TEST(LossAdjuster, MovesTheTargetByTheProgressOfTheLoss) {
     LossAdjuster off({});
     for (int i = 0; i < 300; ++i) EXPECT_TRUE(off.end_step(1.0).empty());
     EXPECT_EQ(off.adjusted(0.5, 0.3), 0.5);
-    EXPECT_TRUE(refuses(
-        ErrorCode::kUsage, [] { LossAdjuster({.step = 2}); }, "step 2"));
-    EXPECT_TRUE(refuses(
-        ErrorCode::kUsage, [] { LossAdjuster({.window = 0}); }, "window 0"));
-    EXPECT_TRUE(refuses(
-        ErrorCode::kUsage, [] { LossAdjuster({.progress = 1}); }, "progress 1"));
-    EXPECT_TRUE(refuses(
-        ErrorCode::kUsage, [] { LossAdjuster({.range = -1}); }, "range -1"));
+    const std::pair<LossAdjustOptions, const char*> bad[] = {{{.step = 2}, "step 2"},
+                                                             {{.window = 0}, "window 0"},
+                                                             {{.progress = 1}, "progress 1"},
+                                                             {{.range = -1}, "range -1"}};
+    expect_refused<LossAdjuster>(bad);
 }
 
 TEST(PrecisionRamp, LetsTheLayersFollowThePlanOneByOne) {
